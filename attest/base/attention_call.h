@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "attest/base/mask.h"
+#include "attest/base/view.h"
+
+namespace attest {
+
+/// The tensors of one attention call, as every tier reads them.
+///
+/// Any strides; [B, T, H, D] memory is the same view with two axes swapped. Query head h reads
+/// key/value head h div (H/G); key/value heads are never repeated in memory.
+template <class T>
+struct AttentionInputs {
+  View<const T, 4> query{};  ///< [B, H, T, D]
+  View<const T, 4> key{};    ///< [B, G, S, D], G divides H
+  View<const T, 4> value{};  ///< [B, G, S, E]
+};
+
+/// What may be chosen about an attention call. Defaults: everything visible, scale 1/√D.
+///
+/// Order: dot product, scale, softcap, bias and ALiBi, mask, softmax with the sink, mix.
+template <class T>
+struct AttentionOptions {
+  Mask mask{};
+  View<const T, 4> bias{};          ///< added to the capped score; broadcasts to [B, H, T, S]
+  std::optional<double> scale{};    ///< multiplies the dot product; nothing: divide by √D
+  std::optional<double> softcap{};  ///< c · tanh(score / c), c > 0
+  std::vector<double> alibi_slopes{};  ///< [H]; adds −slope · |position of query − j|; empty: none
+  std::vector<double> sink{};          ///< [H]; a logit that joins the softmax's denominator alone
+  EmptyRow empty_row = EmptyRow::error;
+};
+
+}  // namespace attest

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+# How everything of ours is compiled: linked PRIVATE by each of our targets, never handed to users.
+
+add_library(attest_flags INTERFACE)
+target_compile_features(attest_flags INTERFACE cxx_std_20)
+
+# No fused multiply-add that is not written: the exact tier's bits must not depend on the compiler.
+# No fast-math and no -march either, for the same reason.
+target_compile_options(attest_flags INTERFACE -ffp-contract=off)
+
+target_compile_options(attest_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # "text" + std::string makes g++ 12 warn about its own library (GCC bug 105651).
+  target_compile_options(attest_flags INTERFACE -Wno-restrict)
+endif()
+if(ATTEST_WERROR)
+  target_compile_options(attest_flags INTERFACE -Werror)
+endif()
+
+if(ATTEST_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "ATTEST_FUZZ needs clang: configure with the preset asan")
+  endif()
+endif()

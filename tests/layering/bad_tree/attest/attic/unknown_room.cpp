@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: MIT
+#include "attest/base/view.h"  // forbidden

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+#include "attest/text/tokens.h"
+#include "attest/lab/layers.h"  // forbidden
