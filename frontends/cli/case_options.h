@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attest/base/attention_case.h"
+#include "attest/base/result.h"
+#include "attest/io/named_tensors.h"
+#include "frontends/cli/print.h"
+
+namespace attest::cli {
+
+/// How the axes of files lie in memory.
+enum class FileLayout {
+  bhtd,    ///< [B, H, T, D], [H, T, D] or [T, D]
+  bthd,    ///< [B, T, H, D] or [T, H, D]
+  packed,  ///< [B, T, H·D] or [T, H·D], with --heads and --kv-heads
+  lbe,     ///< [T, B, H·D], with --heads and --kv-heads
+};
+
+/// Everything that the command line can say about an attention call: which files, which tensors in
+/// them, and every option by name. attend, trace and why share it.
+struct CaseOptions {
+  std::string file;                          ///< a bundle: safetensors, npz or JSON; "-" is input
+  std::map<std::string, std::string> names;  ///< role → tensor of the bundle, or file of its own
+  std::string causal;                        ///< "", square, top-left, bottom-right or an offset
+  std::string window;                        ///< "left,right"; an empty side is open
+  std::vector<std::int64_t> query_offset;
+  std::vector<std::int64_t> key_lengths;
+  std::optional<double> scale;
+  std::optional<double> softcap;
+  bool alibi = false;
+  std::vector<double> sink;
+  std::string empty_row;
+  std::string layout;  ///< "": bhtd, or what the convention says
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::string convention;
+  std::uint64_t unpack_limit_gib = 16;
+};
+
+void add_case_options(CLI::App& command, CaseOptions& options);
+
+/// A call read from files, and what is needed to write its result in the layout it came in.
+struct LoadedCase {
+  AttentionCase call;
+  std::size_t rank = 4;
+  FileLayout layout = FileLayout::bhtd;
+  std::vector<std::string> remarks;  ///< what was taken for granted: "reading 'q' as query"
+};
+[[nodiscard]] Result<LoadedCase> load_case(const CaseOptions& options);
+/// The same with these tensors in place of a file: the workbook's fixtures.
+[[nodiscard]] Result<LoadedCase> load_case(const CaseOptions& options, io::NamedTensors bundle);
+
+/// Whether anything but --causal was chosen: the workbook's block has no such options.
+[[nodiscard]] bool only_causal(const CaseOptions& options);
+
+/// The output [B, H, T, E] in the rank and layout that the query came in.
+[[nodiscard]] Tensor<double> as_given(const LoadedCase& loaded, const Tensor<double>& output);
+/// Weights [B, H, T, S] or log_sum_exp [B, H, T], without the axes that the query did not have.
+[[nodiscard]] Tensor<double> without_missing_axes(const LoadedCase& loaded, Tensor<double> values);
+
+void add_number_options(CLI::App& command, NumberStyle& style);
+
+}  // namespace attest::cli

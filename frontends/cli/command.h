@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attest/base/error.h"
+
+namespace attest::cli {
+
+/// How the command ends.
+enum Exit : int {
+  done = 0,         ///< done, or match
+  differs = 1,      ///< a comparison or a verification found something
+  bad_input = 2,    ///< bad input or usage
+  cannot_tell = 3,  ///< this input cannot decide
+};
+
+/// Prints one line, `error <id>: <sentence>`, to standard error and returns bad_input.
+int fail(const Failure& failure);
+
+/// Writes results to standard output; a closed pipe or a full disk is a failure, not a silence.
+int write_out(const std::string& text);
+
+/// Runs a subcommand after its options have been read; returns the exit code.
+using Action = std::function<int()>;
+
+/// Each adds one subcommand (or two that belong together) and says what it will do when chosen.
+void add_demo(CLI::App& app, Action& action);
+void add_exact(CLI::App& app, Action& action);
+void add_attend(CLI::App& app, Action& action);
+void add_trace(CLI::App& app, Action& action);
+void add_diff(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+
+}  // namespace attest::cli

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+# Completion of the attest command for fish. Option names are read from the program's own --help.
+
+set -l commands demo exact attend trace why diff verify
+complete -c attest -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
+complete -c attest -n "not __fish_seen_subcommand_from $commands" -l help -d 'Print help'
+complete -c attest -n "not __fish_seen_subcommand_from $commands" -l version -d 'Print the version'
+complete -c attest -n "__fish_seen_subcommand_from exact" -f -a "matmul softmax attention block"
+
+function __attest_options
+    set -l words (commandline -opc)
+    attest $words[2] --help 2>/dev/null | string match -ra -- '--[a-z][a-z-]*' | sort -u
+end
+complete -c attest -n "__fish_seen_subcommand_from $commands; \
+    and string match -q -- '-*' (commandline -ct)" -f -a "(__attest_options)"
+
+complete -c attest -l causal -a "top-left bottom-right none" -n "__fish_seen_subcommand_from attend trace why"
+complete -c attest -l empty-row -x -a "error zero nan" -n "__fish_seen_subcommand_from attend trace why"
+complete -c attest -l layout -x -a "bhtd bthd packed lbe" -n "__fish_seen_subcommand_from attend trace why"
+complete -c attest -l dtype -x -a "f64 f32 f16 bf16" -n "__fish_seen_subcommand_from attend"
+complete -c attest -l workbook -x -a "two-position block" -n "__fish_seen_subcommand_from trace why"

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "attest/base/tensor.h"
+
+namespace attest::cli {
+
+/// How numbers are written: six decimals unless said otherwise. The numbers themselves are never
+/// rounded before they are printed.
+struct NumberStyle {
+  int digits = 6;     ///< decimals
+  bool full = false;  ///< shortest text that reads back to the same bits
+  bool hex = false;   ///< hexadecimal: the bits themselves
+
+  [[nodiscard]] std::string operator()(double value) const;
+};
+
+/// "[2, 3]" and then the numbers, row by row, in aligned columns; outer axes become headings.
+/// `limit` rows at most; a line then says how many were left out.
+[[nodiscard]] std::string table(const std::string& title, const Tensor<double>& values,
+                                const NumberStyle& style, std::int64_t limit = 64);
+
+/// Pads on the left to a width counted in characters (all texts here are ASCII).
+[[nodiscard]] std::string right(const std::string& text, std::size_t width);
+[[nodiscard]] std::string left(const std::string& text, std::size_t width);
+
+/// A line on standard error that tells how far a long calculation is: nothing for the first two
+/// seconds, and nothing at all unless standard error is a terminal.
+class Progress {
+ public:
+  explicit Progress(std::string what);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::int64_t done, std::int64_t total);
+
+ private:
+  std::string what_;
+  bool terminal_;
+  bool shown_ = false;
+  std::int64_t begin_;  // milliseconds
+  std::int64_t last_ = 0;
+};
+
+}  // namespace attest::cli
