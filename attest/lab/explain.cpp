@@ -202,18 +202,18 @@ class Explainer {
       f = in_first ? use("/h0.output", index) : use("/h1.output", {index[0], index[1] - first});
       out_.note =
           sentence("head ", in_first ? 0 : 1, ", feature ", in_first ? index[1] : index[1] - first);
-    } else if (stage_ == "mixed") {
+    } else if (stage_ == "output_projection") {
       f = product("/concat", "/WO");
     } else if (stage_ == "residual1") {
-      f = use("/rows", index) + " + " + use("/mixed", index);
-    } else if (stage_ == "ffn.expanded") {
+      f = use("/rows", index) + " + " + use("/output_projection", index);
+    } else if (stage_ == "ffn.up") {
       f = product("/norm1", "/W1");
     } else if (stage_ == "ffn.relu") {
-      f = "max(0, " + use("/ffn.expanded", index) + ")";
-    } else if (stage_ == "ffn.output") {
+      f = "max(0, " + use("/ffn.up", index) + ")";
+    } else if (stage_ == "ffn.down") {
       f = product("/ffn.relu", "/W2");
     } else if (stage_ == "residual2") {
-      f = use("/norm1", index) + " + " + use("/ffn.output", index);
+      f = use("/norm1", index) + " + " + use("/ffn.down", index);
     } else if (stage_.starts_with("norm")) {
       return of_norm(stage_.substr(0, 5), stage_.starts_with("norm1") ? "residual1" : "residual2");
     } else {

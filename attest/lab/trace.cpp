@@ -19,22 +19,47 @@ Tensor<double> plane(const Tensor<double>& from, RowPlace at, std::int64_t first
   return out;
 }
 
-/// Grows a table row by row, in the order in which rows are computed.
-class Table {
- public:
-  explicit Table(std::string name) : name_(std::move(name)) {}
-  void append(std::span<const double> row) {
-    numbers_.insert(numbers_.end(), row.begin(), row.end());
-  }
-  void append(double number) { numbers_.push_back(number); }
-  [[nodiscard]] Stage finish(Shape shape) && {
-    return {name_, Tensor<double>(std::move(shape), numbers_)};
-  }
-
- private:
-  std::string name_;
-  std::vector<double> numbers_;
+/// One stage of a query's row: its name, its axes behind the query's, and where a row holds it.
+struct RowStage {
+  const char* name;
+  Shape axes;
+  bool present;
+  std::function<std::span<const double>(const AttentionRow&)> of;
 };
+
+/// The stages of a call's rows in order of computation; those that the call did not ask for are not
+/// present. `bias` and `sink` are inputs and stand where they join.
+std::vector<RowStage> row_stages(const AttentionCase& call, const AttentionShape& shape,
+                                 const std::vector<double>& bias_row, const double& sink) {
+  const auto table = [](std::vector<double> AttentionRow::*stage) {
+    return [stage](const AttentionRow& row) { return std::span<const double>(row.*stage); };
+  };
+  const auto number = [](double AttentionRow::*stage) {
+    return [stage](const AttentionRow& row) { return std::span(&(row.*stage), 1); };
+  };
+  const bool alibi = !call.alibi_slopes.empty();
+  const bool sinks = !call.sink.empty();
+  const Shape keys{shape.S};
+  using Row = AttentionRow;
+  return {{"products", {shape.S, shape.D}, true, table(&Row::products)},
+          {"dot", keys, true, table(&Row::dot)},
+          {"scaled", keys, true, table(&Row::scaled)},
+          {"capped", keys, call.softcap.has_value(), table(&Row::capped)},
+          {"bias", keys, call.bias.has_value(), [&](const Row&) { return std::span(bias_row); }},
+          {"alibi", keys, alibi, table(&Row::alibi)},
+          {"biased", keys, call.bias || alibi, table(&Row::biased)},
+          {"masked", keys, true, table(&Row::masked)},
+          {"sink", {}, sinks, [&](const Row&) { return std::span(&sink, 1); }},
+          {"peak", {}, true, number(&Row::peak)},
+          {"minus_peak", keys, true, table(&Row::minus_peak)},
+          {"exp", keys, true, table(&Row::exp)},
+          {"sink_exp", {}, sinks, number(&Row::sink_exp)},
+          {"sum", {}, true, number(&Row::sum)},
+          {"weights", keys, true, table(&Row::weights)},
+          {"mix", {shape.S, shape.E}, true, table(&Row::mix)},
+          {"output", {shape.E}, true, table(&Row::output)},
+          {"log_sum_exp", {}, true, number(&Row::log_sum_exp)}};
+}
 
 Failure no_such(std::string id, std::string message) {
   return {ErrorKind::value, std::move(id), "[trace] " + std::move(message)};
@@ -111,72 +136,42 @@ HiddenBy Trace::hidden_by(std::string_view prefix, std::int64_t i, std::int64_t 
 Result<void> Trace::add_head(const AttentionCase& call, Head head, RowPlace first,
                              std::int64_t rows) {
   const std::int64_t S = call.key.extent(2);
-  const std::int64_t D = call.query.extent(3);
-  const std::int64_t E = call.value.extent(3);
   const std::int64_t g = first.h / (call.query.extent(1) / call.key.extent(1));
   const std::string& p = head.prefix;
   stages_.push_back({p + "query", plane(call.query, first, first.i, rows)});
   stages_.push_back({p + "key", plane(call.key, {first.b, g, 0}, 0, S)});
   stages_.push_back({p + "value", plane(call.value, {first.b, g, 0}, 0, S)});
 
-  Table products(p + "products"), dot(p + "dot"), scaled(p + "scaled"), capped(p + "capped"),
-      bias(p + "bias"), alibi(p + "alibi"), biased(p + "biased"), masked(p + "masked"),
-      peak(p + "peak"), minus_peak(p + "minus_peak"), exp(p + "exp"), sink(p + "sink"),
-      sink_exp(p + "sink_exp"), sum(p + "sum"), weights(p + "weights"), mix(p + "mix"),
-      output(p + "output"), log_sum_exp(p + "log_sum_exp");
   const auto options = call.options();
   const auto shape = check_attention(call.inputs(), options);
   if (!shape) return shape.failure();
   const Visibility visibility(options, *shape);
+  std::vector<double> bias_row(static_cast<std::size_t>(S));
+  const double sink = call.sink.empty() ? 0 : call.sink[static_cast<std::size_t>(first.h)];
+  const auto stages = row_stages(call, *shape, bias_row, sink);
+  std::vector<std::vector<double>> numbers(stages.size());
   for (std::int64_t i = first.i; i < first.i + rows; ++i) {
     const RowPlace at{first.b, first.h, i};
     const auto row = attention_row(call.inputs(), options, at);
     if (!row) return row.failure();
     if (row->empty && call.empty_row == EmptyRow::error) return no_visible_key(at);
-    products.append(row->products);
-    dot.append(row->dot);
-    scaled.append(row->scaled);
-    capped.append(row->capped);
-    for (std::int64_t j = 0; j < S; ++j) bias.append(visibility.bias(at, j));
-    alibi.append(row->alibi);
-    biased.append(row->biased);
-    masked.append(row->masked);
-    peak.append(row->peak);
-    minus_peak.append(row->minus_peak);
-    exp.append(row->exp);
-    if (!call.sink.empty()) sink.append(call.sink[static_cast<std::size_t>(at.h)]);
-    sink_exp.append(row->sink_exp);
-    sum.append(row->sum);
-    weights.append(row->weights);
-    mix.append(row->mix);
-    output.append(row->output);
-    log_sum_exp.append(row->log_sum_exp);
+    for (std::size_t j = 0; j < bias_row.size(); ++j) {
+      bias_row[j] = visibility.bias(at, static_cast<std::int64_t>(j));
+    }
+    for (std::size_t n = 0; n < stages.size(); ++n) {
+      const auto part = stages[n].of(*row);
+      if (stages[n].present) numbers[n].insert(numbers[n].end(), part.begin(), part.end());
+    }
     head.hidden.insert(head.hidden.end(), row->hidden.begin(), row->hidden.end());
   }
-  const auto add = [&](Table table, const Shape& of) {
-    stages_.push_back(std::move(table).finish(of));
-  };
-  const Shape table{rows, S};
-  add(std::move(products), {rows, S, D});
-  add(std::move(dot), table);
-  add(std::move(scaled), table);
-  if (call.softcap) add(std::move(capped), table);
-  if (call.bias) add(std::move(bias), table);
-  if (!call.alibi_slopes.empty()) add(std::move(alibi), table);
-  if (call.bias || !call.alibi_slopes.empty()) add(std::move(biased), table);
-  add(std::move(masked), table);
-  if (!call.sink.empty()) add(std::move(sink), {rows});
-  add(std::move(peak), {rows});
-  add(std::move(minus_peak), table);
-  add(std::move(exp), table);
-  if (!call.sink.empty()) add(std::move(sink_exp), {rows});
-  add(std::move(sum), {rows});
-  add(std::move(weights), table);
-  add(std::move(mix), {rows, S, E});
-  add(std::move(output), {rows, E});
-  add(std::move(log_sum_exp), {rows});
+  for (std::size_t n = 0; n < stages.size(); ++n) {
+    if (!stages[n].present) continue;
+    Shape whole{rows};
+    whole.insert(whole.end(), stages[n].axes.begin(), stages[n].axes.end());
+    stages_.push_back({p + stages[n].name, Tensor<double>(whole, numbers[n])});
+  }
   head.keys = S;
-  head.head_dim = D;
+  head.head_dim = call.query.extent(3);
   head.scale = call.scale;
   head.softcap = call.softcap;
   heads_.push_back(std::move(head));

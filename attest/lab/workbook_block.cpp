@@ -79,13 +79,13 @@ Result<BlockResult> transformer_block(const Tensor<double>& rows, const BlockPar
   }
   // 1. Attention moves information between positions; its result joins the input and is normalised.
   const auto joined = steps.keep("concat", concatenate(heads[0], heads[1]));
-  const auto mixed = steps.keep("mixed", matmul(joined, p.WO));
+  const auto mixed = steps.keep("output_projection", matmul(joined, p.WO));
   const auto residual1 = steps.keep("residual1", add(rows, mixed));
   const auto hidden = steps.keep_normalised("norm1", residual1, p.epsilon);
   // 2. The feed-forward part changes each position by itself, and joins likewise.
-  const auto expanded = steps.keep("ffn.expanded", matmul(hidden, p.W1));
+  const auto expanded = steps.keep("ffn.up", matmul(hidden, p.W1));
   const auto activated = steps.keep("ffn.relu", relu(expanded));
-  const auto feed_forward = steps.keep("ffn.output", matmul(activated, p.W2));
+  const auto feed_forward = steps.keep("ffn.down", matmul(activated, p.W2));
   const auto residual2 = steps.keep("residual2", add(hidden, feed_forward));
   out.output = steps.keep_normalised("norm2", residual2, p.epsilon);
   if (steps.failure()) return *steps.failure();

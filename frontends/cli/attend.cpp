@@ -70,6 +70,7 @@ std::vector<std::string> oracle_texts(const lab::oracle::OracleTensor& from,
 }
 
 Result<Outcome> run_oracle(const LoadedCase& loaded, const AttendOptions& o) {
+  const Progress progress("attend --oracle");
   const auto result = lab::oracle::attention(loaded.call.inputs(), loaded.call.options());
   if (!result) return result.failure();
   constexpr int digits = 50;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <memory>
+#include <optional>
 
 #include "attest/check/difference.h"
 #include "frontends/cli/command.h"
+#include "frontends/cli/print.h"
 #include "frontends/cli/read_stages.h"
 
 namespace attest::cli {
@@ -21,11 +23,13 @@ int diff(DiffOptions o) {
     return fail({ErrorKind::value, "usage", "[diff] standard input can be one of the two only"});
   }
   if (o.nan_matches) o.tolerance.shared_nan = check::SharedNaN::matches;
+  std::optional<Progress> progress("diff");
   const auto first = read_stages(o.first);
   if (!first) return fail(first.failure());
   const auto second = read_stages(o.second);
   if (!second) return fail(second.failure());
   const auto report = check::compare(*first, *second, o.tolerance);
+  progress.reset();
   const int written = write_out(o.json ? to_json(report) + "\n" : to_text(report));
   if (written != Exit::done) return written;
   switch (report.verdict) {

@@ -6,20 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
 #include "attest/base/text.h"
 
 namespace attest::cli {
-namespace {
-
-std::int64_t now() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 std::string NumberStyle::operator()(double value) const {
   if (value != value) return "nan";
   if (full) return shortest(value);
@@ -71,21 +64,39 @@ std::string table(const std::string& title, const Tensor<double>& values, const 
   return out;
 }
 
-Progress::Progress(std::string what)
-    : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) != 0), begin_(now()) {}
+Progress::Progress(std::string what) : what_(std::move(what)) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  ticker_ = std::jthread([this](const std::stop_token& stop) { tick(stop); });
+}
 
 Progress::~Progress() {
+  if (!ticker_.joinable()) return;
+  ticker_.request_stop();
+  ticker_.join();
   if (shown_) fmt::print(stderr, "\r\033[K");
 }
 
-void Progress::show(std::int64_t done, std::int64_t total) {
-  if (!terminal_ || total <= 0) return;
-  const std::int64_t time = now();
-  if (time - begin_ < 2000 || time - last_ < 100) return;
-  last_ = time;
-  shown_ = true;
-  fmt::print(stderr, "\r\033[K{}: {} of {} ({} %)", what_, done, total, done * 100 / total);
-  std::fflush(stderr);
+void Progress::tick(const std::stop_token& stop) {
+  using namespace std::chrono_literals;
+  const auto begin = std::chrono::steady_clock::now();
+  std::mutex guard;
+  std::condition_variable_any wake;
+  std::unique_lock lock(guard);
+  auto pause = 2000ms;
+  while (!wake.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
+    pause = 250ms;
+    shown_ = true;
+    const std::int64_t total = total_;
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin);
+    if (total > 0) {
+      fmt::print(stderr, "\r\033[K{}: {} of {} ({} %)", what_, done_.load(), total,
+                 done_ * 100 / total);
+    } else {
+      fmt::print(stderr, "\r\033[K{}: {} s", what_, seconds.count());
+    }
+    std::fflush(stderr);
+  }
 }
 
 }  // namespace attest::cli

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <optional>
+#include <atomic>
+#include <cstdint>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "attest/base/tensor.h"
 
@@ -28,21 +31,27 @@ struct NumberStyle {
 [[nodiscard]] std::string left(const std::string& text, std::size_t width);
 
 /// A line on standard error that tells how far a long calculation is: nothing for the first two
-/// seconds, and nothing at all unless standard error is a terminal.
+/// seconds, and nothing at all unless standard error is a terminal. Where nobody reports a count, it
+/// tells the seconds.
 class Progress {
  public:
   explicit Progress(std::string what);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void show(std::int64_t done, std::int64_t total);
+  void show(std::int64_t done, std::int64_t total) {
+    done_ = done;
+    total_ = total;
+  }
 
  private:
+  void tick(const std::stop_token& stop);
+
   std::string what_;
-  bool terminal_;
+  std::atomic<std::int64_t> done_ = 0;
+  std::atomic<std::int64_t> total_ = 0;
   bool shown_ = false;
-  std::int64_t begin_;  // milliseconds
-  std::int64_t last_ = 0;
+  std::jthread ticker_;  // last: joined before anything above goes away
 };
 
 }  // namespace attest::cli

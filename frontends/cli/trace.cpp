@@ -118,6 +118,7 @@ Result<lab::Trace> traced(const TraceOptions& o, TraceTitle& title) {
     if (auto ok = source->set(assignment); !ok) return ok.failure();
   }
   title = source->title();
+  const Progress progress("trace");
   return source->trace(o.row);
 }
 

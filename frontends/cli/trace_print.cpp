@@ -7,6 +7,7 @@
 #include <set>
 
 #include "attest/base/text.h"
+#include "attest/check/row_laws.h"
 #include "attest/io/json.h"
 
 namespace attest::cli {
@@ -188,6 +189,8 @@ std::string trace_as_text(const lab::Trace& trace, const TraceTitle& title,
     for (std::int64_t i = trace.first_row(); i < trace.first_row() + rows; ++i) {
       if (!only || *only == i) out += printer.row(i);
     }
+    out += fmt::format("check {}{}{}\n", prefix, prefix.empty() ? "" : " ",
+                       to_text(check::row_laws(trace, prefix)));
   }
   for (const lab::Stage& stage : trace.stages()) {
     const bool input = stage.name.find('.') == std::string::npos && stage.name.size() <= 2;

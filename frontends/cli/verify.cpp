@@ -2,6 +2,7 @@
 #include "attest/check/verify.h"
 
 #include <memory>
+#include <optional>
 
 #include "frontends/cli/command.h"
 #include "frontends/cli/print.h"
@@ -15,12 +16,13 @@ struct Options {
 };
 
 int verify(const Options& o) {
-  Progress progress("verify");
+  std::optional<Progress> progress("verify");
   check::VerifyOptions options = o.verify;
   options.progress = [&](std::string_view, std::int64_t done, std::int64_t sections) {
-    progress.show(done, sections);
+    progress->show(done, sections);
   };
   const auto report = check::verify(options);
+  progress.reset();
   const int written = write_out(o.json ? to_json(report) + "\n" : to_text(report));
   if (written != Exit::done) return written;
   return report.passed() ? Exit::done : Exit::differs;

@@ -18,7 +18,7 @@ TEST(Trace, ShowsEveryStageOfTheWorkbooksRow) {
   const Ended ended = run_attest({"trace", "--workbook", "two-position", "--causal", "--row", "1"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* part : {"attest-trace 1", "mode causal", "0.707107", "0.493069", "1.493069",
-                           "0.330238", "0.669762", "13.395231", "0*1 + 1*0"}) {
+                           "0.330238", "0.669762", "13.395231", "0*1 + 1*0", "output-in-hull ok"}) {
     EXPECT_TRUE(contains(ended.out, part)) << part << "\n" << ended.out;
   }
   EXPECT_FALSE(contains(ended.out, "query 0")) << ended.out;

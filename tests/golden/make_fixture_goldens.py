@@ -182,14 +182,14 @@ def block(case):
         stages[head + "output"] = matmul(weights, y)
         joined = [a + b for a, b in zip(joined, stages[head + "output"])]
     stages["concat"] = joined
-    stages["mixed"] = matmul(joined, case["WO"])
-    stages["residual1"] = [[a + b for a, b in zip(*rows)] for rows in zip(x, stages["mixed"])]
+    stages["output_projection"] = matmul(joined, case["WO"])
+    stages["residual1"] = [[a + b for a, b in zip(*rows)] for rows in zip(x, stages["output_projection"])]
     hidden = normalise(stages["residual1"], case["epsilon"], "norm1", stages)
-    stages["ffn.expanded"] = matmul(hidden, case["W1"])
-    stages["ffn.relu"] = [[max(v, mp.mpf(0)) for v in row] for row in stages["ffn.expanded"]]
-    stages["ffn.output"] = matmul(stages["ffn.relu"], case["W2"])
+    stages["ffn.up"] = matmul(hidden, case["W1"])
+    stages["ffn.relu"] = [[max(v, mp.mpf(0)) for v in row] for row in stages["ffn.up"]]
+    stages["ffn.down"] = matmul(stages["ffn.relu"], case["W2"])
     stages["residual2"] = [[a + b for a, b in zip(*rows)]
-                           for rows in zip(hidden, stages["ffn.output"])]
+                           for rows in zip(hidden, stages["ffn.down"])]
     normalise(stages["residual2"], case["epsilon"], "norm2", stages)
     return stages
 

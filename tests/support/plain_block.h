@@ -110,17 +110,17 @@ inline BoundedStages plain_block(const fixture::Block& block) {
     stages[std::string(head) + "output"] = output;
   }
   stages["concat"] = joined;
-  stages["mixed"] = matmul(joined, bounded(block.parameters.WO));
-  stages["residual1"] = add(x, stages["mixed"]);
+  stages["output_projection"] = matmul(joined, bounded(block.parameters.WO));
+  stages["residual1"] = add(x, stages["output_projection"]);
   const BoundedRows hidden =
       normalise(stages["residual1"], block.parameters.epsilon, "norm1", stages);
-  stages["ffn.expanded"] = matmul(hidden, bounded(block.parameters.W1));
-  stages["ffn.relu"] = stages["ffn.expanded"];
+  stages["ffn.up"] = matmul(hidden, bounded(block.parameters.W1));
+  stages["ffn.relu"] = stages["ffn.up"];
   for (auto& row : stages["ffn.relu"]) {
     for (Bounded& value : row) value = relu(value);
   }
-  stages["ffn.output"] = matmul(stages["ffn.relu"], bounded(block.parameters.W2));
-  stages["residual2"] = add(hidden, stages["ffn.output"]);
+  stages["ffn.down"] = matmul(stages["ffn.relu"], bounded(block.parameters.W2));
+  stages["residual2"] = add(hidden, stages["ffn.down"]);
   normalise(stages["residual2"], block.parameters.epsilon, "norm2", stages);
   return stages;
 }
