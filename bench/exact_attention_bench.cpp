@@ -27,9 +27,9 @@ AttentionCase square_case(std::int64_t n, std::int64_t width) {
 }
 
 void per_pair(benchmark::State& state, std::int64_t n) {
-  state.counters["ns_per_pair"] =
-      benchmark::Counter(static_cast<double>(state.iterations() * n * n) * 1e-9,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  using benchmark::Counter;
+  state.counters["time_per_pair"] =
+      Counter(static_cast<double>(n * n), Counter::kIsIterationInvariantRate | Counter::kInvert);
 }
 
 void exact_attention(benchmark::State& state) {

@@ -156,8 +156,9 @@ struct ConvertedMask {
 ///               and files of all three kinds exist. All zeros are a bias that changes nothing. A
 ///               large negative number stays what it is, a bias: it hides nothing.
 /// Accuracy      exact.
-/// Fails         wrong-dtype, ambiguous-mask, bad-mask, not-stated; `name` is the mask's in
-/// messages. Cost          one pass. See also      from_visible.
+/// Fails         wrong-dtype, ambiguous-mask, bad-mask, not-stated; `name` is the mask's in them.
+/// Cost          one pass.
+/// See also      from_visible.
 [[nodiscard]] Result<ConvertedMask> to_visible(const AnyTensor& mask, const Convention& convention,
                                                std::string_view name);
 

@@ -94,10 +94,10 @@ std::string to_text(const DifferenceReport& report) {
       out += sentence(" (", name_of(stage.structure), ": ", stage.note, ")\n");
       continue;
     }
-    out +=
-        sentence(", ", stage.differing, " of ", stage.compared, " compared", counts_of_nan(stage),
-                 "; at most ", stage.max_absolute, " absolute, ", stage.max_relative, " relative, ",
-                 stage.max_ulp, " ulp (", attest::name_of(stage.coarser), ")\n");
+    out += sentence(", ", stage.compared, " compared, ", stage.differing, " differ",
+                    counts_of_nan(stage), "; at most ", stage.max_absolute, " absolute, ",
+                    stage.max_relative, " relative, ", stage.max_ulp, " ulp (",
+                    attest::name_of(stage.coarser), ")\n");
   }
   if (report.first) {
     const ElementDifference& at = *report.first;

@@ -15,11 +15,12 @@ namespace attest::io {
 //   ragged             rows of different length (kind: shape)
 //   mixed-types        booleans among numbers, or numbers among booleans (kind: type)
 //   not-a-number       null, a text, an object where a number belongs (kind: type)
-//   bad-number         an integer that binary64 cannot hold exactly, or a value that its dtype
-//   cannot unsupported-dtype  an unknown dtype (kind: type) bad-entry          a {"dtype", "shape",
-//   "data"} with other fields, or with a field of a wrong kind size-mismatch      "data" has
-//   another number of elements than "shape" says bad-metadata       __metadata__ is not an object
-//   of strings bad-name           (writing) a tensor called __metadata__
+//   bad-number         an integer that binary64 cannot hold exactly, or a value that its dtype cannot
+//   unsupported-dtype  an unknown dtype (kind: type)
+//   bad-entry          a {"dtype", "shape", "data"} with other fields, or a field of a wrong kind
+//   size-mismatch      "data" has another number of elements than "shape" says
+//   bad-metadata       __metadata__ is not an object of strings
+//   bad-name           (writing) a tensor called __metadata__
 
 /// Reads JSON tensors.
 ///

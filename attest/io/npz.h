@@ -35,8 +35,7 @@ struct NpzLimits {
 /// Edge cases    everything is checked before anything is unpacked: see zip.h. An entry that is not
 ///               .npy is refused, since something meant to be read would otherwise be left out.
 /// Cost          the claimed sizes are checked against the limits first; memory then grows with
-/// what
-///               really comes out.
+///               what really comes out.
 [[nodiscard]] Result<NamedTensors> parse_npz(ByteSpan bytes, std::string_view source_name,
                                              const NpzLimits& limits = {});
 

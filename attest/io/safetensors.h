@@ -30,10 +30,9 @@ namespace attest::io {
 
 /// Reads a safetensors file from memory.
 ///
-/// Format        8 bytes: the header's length N, little-endian; N bytes: a JSON object, spaces
-/// after
-///               it allowed; then the payload. An entry is {"dtype", "shape", "data_offsets"}, the
-///               offsets counted from the start of the payload.
+/// Format        8 bytes: the header's length N, little-endian; N bytes: a JSON object,
+///               spaces after it allowed; then the payload. An entry is {"dtype", "shape",
+///               "data_offsets"}, the offsets counted from the start of the payload.
 /// Dtypes        F64 F32 F16 BF16 BOOL I64 I32 I16 I8 U64 U32 U16 U8.
 /// Edge cases    every byte of the payload belongs to exactly one tensor, or the file is refused;
 ///               the entries may stand in any order, which is kept; extents of 0 are fine.

@@ -33,7 +33,7 @@ bool take_number(std::string_view& name, std::string_view word, std::int64_t& nu
 
 Failure no_such_input(std::string_view name, std::string_view known) {
   return {ErrorKind::value, "no-such-input",
-          sentence("[trace] '", name, "' is not an input that can be set; there are: ", known)};
+          sentence("[trace] '", name, "' is not an input of this case; there are: ", known)};
 }
 
 Failure no_such_index(const Address& address, const Shape& shape) {
@@ -105,10 +105,15 @@ Result<Address> parse_address(std::string_view text) {
 Result<void> set_input(AttentionCase& call, const Address& address, double value) {
   constexpr std::string_view known = "query key value mask bias";
   Place at{.stage = address.name};
-  take_number(at.stage, "batch", at.b);
-  take_number(at.stage, "h", at.h);
+  const bool names_batch = take_number(at.stage, "batch", at.b);
+  const bool names_head = take_number(at.stage, "h", at.h);
   const std::int64_t B = call.query.extent(0);
   const std::int64_t H = call.query.extent(1);
+  // As in a trace: a part is named if there are several of its kind, and only then.
+  if (names_batch != (B > 1) || names_head != (H > 1)) {
+    return no_such_input(address.name, sentence(B > 1 ? "batchN." : "", H > 1 ? "hN." : "",
+                                                "query, key, value, mask, bias"));
+  }
   const Shape table{B, H, call.query.extent(2), call.key.extent(2)};
   if (at.b < 0 || at.b >= B || at.h < 0 || at.h >= H)
     return no_such_index(address, call.query.shape());

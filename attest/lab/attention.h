@@ -40,9 +40,12 @@ using RowProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 ///               A query that sees no key is an error (no-visible-key, the first such row is named),
 ///               or as EmptyRow says, with a sink as without.
 ///               NaN or +∞ in a visible score makes the row NaN; −∞ in all of them likewise.
-/// Accuracy      every line above is correctly rounded; the whole stays within lab/bound.h.
+/// Accuracy      each operation above is correctly rounded, once: a sum, a quotient, a root, a
+///               function. dot/√D is two of them. The whole stays within lab/bound.h. A product or
+///               a score beyond binary64 is infinite, and its row then NaN.
 /// Determinism   the same bits on every machine and compiler, whatever the host's rounding mode.
-/// Fails         shape-mismatch, causal-needs-square, bad-option, no-visible-key.
+/// Fails         shape-mismatch, too-large, causal-needs-square, bad-option, no-visible-key. Memory
+///               that cannot be had is std::bad_alloc, the one exception.
 /// Cost          B·H·T·S visible pairs, each D + E rounded products and one exp (docs/accuracy.md
 ///               has the measured figure); memory for one row, and the weights if kept.
 /// Sources       Vaswani et al. 2017 §3.2.1 (arXiv:1706.03762); Ainslie et al. 2023 (2305.13245).

@@ -10,8 +10,8 @@ namespace attest::lab {
 /// A binary floating-point number of 64 * Limbs bits, made of integer operations alone.
 ///
 /// Formula       value = (negative ? -1 : 1) * 0.m * 2^exponent, with m the limbs read as one
-/// binary
-///               fraction, limb[Limbs - 1] first, and its leading bit set. Zero has all limbs zero.
+///               binary fraction, limb[Limbs - 1] first, and its leading bit set. Zero has all
+///               limbs zero.
 /// Edge cases    there are no infinities, no NaNs and no signed zero; exponents are plain ints and
 ///               nothing in this library brings them near their limits. Division by zero and the
 ///               conversion of a non-finite double are outside the contract.

@@ -12,9 +12,8 @@ namespace attest::lab {
 /// What holds for all of them:
 ///
 /// Formula       a first attempt in double-double arithmetic with a proved error bound; if the
-/// bound
-///               leaves open which way to round, the value is computed again with 192, 384 and 768
-///               bits until it does not (Ziv's strategy). Arguments whose value is exactly
+///               bound leaves open which way to round, the value is computed again with 192, 384
+///               and 768 bits until it does not (Ziv's strategy). Arguments whose value is exactly
 ///               representable, or exactly between two representable numbers, are listed and
 ///               answered apart: for exp, expm1, log, sin, cos, tanh and 1/cosh^2 the only one is
 ///               the trivial one (0, or 1 for log), by the theorem of Lindemann and Weierstrass;
@@ -39,8 +38,7 @@ namespace attest::lab {
 ///
 /// Formula       e^x
 /// Edge cases    exp(-inf) = +0, exp(+inf) = +inf, exp(0) = 1; above log(max) the result is +inf,
-/// and
-///               below -745.14 it is +0.
+///               and below -745.14 it is +0.
 /// Accuracy      correctly rounded.
 /// Determinism   as above.
 /// Cost          about 15 ns.

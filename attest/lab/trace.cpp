@@ -117,8 +117,18 @@ Result<std::size_t> Trace::place(const Stage& stage, const Address& address) con
 Result<double> Trace::at(const Address& address) const {
   const Stage* stage = find(address.name);
   if (stage == nullptr) {
-    std::string known;
-    for (const Stage& each : stages_) known += (known.empty() ? "" : " ") + each.name;
+    if (heads_.size() > 1 && find(heads_.front().prefix + address.name) != nullptr) {
+      return no_such("no-such-stage",
+                     sentence("'", address.name, "' stands in each of ", heads_.size(),
+                              " heads: write ", heads_.front().prefix, address.text()));
+    }
+    std::string known;  // the stages of one head stand for those of all
+    for (const Stage& each : stages_) {
+      std::string rest;
+      const Head* head = head_of(each.name, rest);
+      if (head != nullptr && head != &heads_.front()) continue;
+      known += (known.empty() ? "" : " ") + each.name;
+    }
     return no_such("no-such-stage",
                    sentence("there is no stage '", address.name, "'; there are: ", known));
   }

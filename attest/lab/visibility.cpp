@@ -11,6 +11,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+constexpr std::int64_t most_elements = std::int64_t{1} << 40U;
+
 bool finite(double value) { return value - value == 0; }
 
 Failure mismatch(std::string message) {
@@ -52,10 +54,12 @@ Result<void> check_shapes(const AttentionInputs<double>& in) {
 
 Result<void> check_mask(const Mask& mask, const AttentionShape& s) {
   if (mask.corner == Corner::square && mask.future_hidden && s.T != s.S) {
-    return Failure{ErrorKind::shape, "causal-needs-square",
-                   sentence("[attention] causal mode requires equal lengths; query has T = ", s.T,
-                            ", key has S = ", s.S,
-                            ": say causal_top_left, causal_bottom_right or causal_at(offset)")};
+    return Failure{
+        ErrorKind::shape, "causal-needs-square",
+        sentence(
+            "[attention] causal mode requires equal lengths; query has T = ", s.T,
+            ", key has S = ", s.S,
+            ": say which corner is meant: top-left, bottom-right, or the position of query 0")};
   }
   const auto per_batch = [&](const std::vector<std::int64_t>& values) {
     return values.size() == 1 || values.size() == static_cast<std::size_t>(s.B);
@@ -153,6 +157,15 @@ Result<AttentionShape> check_attention(const AttentionInputs<double>& inputs,
                              .S = inputs.key.extent(2),
                              .D = inputs.query.extent(3),
                              .E = inputs.value.extent(3)};
+  for (const Shape& result : {Shape{shape.B, shape.H, shape.T, shape.E},
+                              Shape{shape.B, shape.H, shape.T}, Shape{shape.D}, Shape{shape.E}}) {
+    const auto count = element_count(result);
+    if (!count || *count > most_elements) {
+      return Failure{ErrorKind::shape, "too-large",
+                     sentence("[attention] a result of shape ", to_string(result),
+                              " has more than 2^40 elements")};
+    }
+  }
   if (auto ok = check_mask(options.mask, shape); !ok) return ok.failure();
   if (auto ok = check_options(options, shape); !ok) return ok.failure();
   return shape;

@@ -11,6 +11,11 @@ bool names_a_corner(const std::string& word) {
   if (word == "top-left" || word == "bottom-right" || word == "square" || word == "none") {
     return true;
   }
+  // A corner spelled otherwise is still meant as one, and refused as such further on.
+  const bool plain = word.find_first_of("./") == std::string::npos;
+  const bool sided =
+      word.find("left") != std::string::npos || word.find("right") != std::string::npos;
+  if (plain && sided) return true;
   long long offset = 0;
   const char* end = word.data() + word.size();
   const auto [rest, error] = std::from_chars(word.data(), end, offset);

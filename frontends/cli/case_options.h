@@ -38,10 +38,10 @@ struct CaseOptions {
   std::vector<double> sink;
   std::string empty_row;
   std::string layout;  ///< "": bhtd, or what the convention says
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
+  std::optional<std::int64_t> heads;
+  std::optional<std::int64_t> kv_heads;
   std::string convention;
-  std::uint64_t unpack_limit_gib = 16;
+  std::optional<std::int64_t> unpack_limit_gib;
 };
 
 void add_case_options(CLI::App& command, CaseOptions& options);
@@ -65,6 +65,8 @@ struct LoadedCase {
 /// Weights [B, H, T, S] or log_sum_exp [B, H, T], without the axes that the query did not have.
 [[nodiscard]] Tensor<double> without_missing_axes(const LoadedCase& loaded, Tensor<double> values);
 
-void add_number_options(CLI::App& command, NumberStyle& style);
+/// Options that say how numbers are printed; the options come back so that those which print none can
+/// exclude them.
+std::vector<CLI::Option*> add_number_options(CLI::App& command, NumberStyle& style);
 
 }  // namespace attest::cli

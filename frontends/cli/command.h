@@ -21,6 +21,9 @@ enum Exit : int {
 /// Prints one line, `error <id>: <sentence>`, to standard error and returns bad_input.
 int fail(const Failure& failure);
 
+/// Prints one line, `note: …`, to standard error: what was taken for granted.
+void note(const std::string& text);
+
 /// Writes results to standard output; a closed pipe or a full disk is a failure, not a silence.
 int write_out(const std::string& text);
 

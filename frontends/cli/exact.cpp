@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <iostream>
+#include <cstdio>
 #include <memory>
 
+#include "attest/base/text.h"
 #include "attest/io/json.h"
 #include "attest/lab/workbook.h"
 #include "frontends/cli/command.h"
@@ -108,6 +109,39 @@ const Operation operations[] = {
     {"attention", {"query", "key", "value", "causal", "allow"}, attention},
     {"block", {"rows", "causal", "P1", "P2", "WO", "W1", "W2", "epsilon"}, block}};
 
+/// Lines of standard input, of bounded length: 64 rows and columns need far less than a mebibyte, so
+/// what is longer is no case, and is passed over without being kept.
+class LineReader {
+ public:
+  static constexpr std::size_t longest = std::size_t{1} << 20U;
+
+  bool next(std::string& line) {
+    line.clear();
+    too_long_ = false;
+    bool any = false;
+    for (int c = std::getc(stdin); c != EOF; c = std::getc(stdin)) {
+      any = true;
+      if (c == '\n') return true;
+      if (line.size() < longest) {
+        line.push_back(static_cast<char>(c));
+      } else {
+        too_long_ = true;
+      }
+    }
+    return any;
+  }
+  [[nodiscard]] bool too_long() const { return too_long_; }
+  [[nodiscard]] bool failed() const { return std::ferror(stdin) != 0; }
+
+ private:
+  bool too_long_ = false;
+};
+
+Failure too_long(std::size_t number) {
+  return {ErrorKind::value, "line-too-long",
+          sentence("[exact] line ", number, " has more than ", LineReader::longest, " bytes")};
+}
+
 Answer answer(const Operation& operation, const std::string& line, std::size_t number) {
   const auto json = io::parse_json(line, "line " + std::to_string(number));
   if (!json) return json.failure();
@@ -128,11 +162,13 @@ int exact(const std::string& name) {
   }
   bool any_error = false;
   std::size_t number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
+  LineReader lines;
+  for (std::string line; lines.next(line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::string out;
-    if (const auto result = answer(*chosen, line, number)) {
+    const auto result = lines.too_long() ? Answer(too_long(number)) : answer(*chosen, line, number);
+    if (result) {
       out = *result;
     } else {
       any_error = true;
@@ -143,6 +179,9 @@ int exact(const std::string& name) {
       out += "}}";
     }
     if (const int code = write_out(out + "\n"); code != Exit::done) return code;
+  }
+  if (lines.failed()) {
+    return fail({ErrorKind::file, "cannot-read", "[exact] standard input cannot be read"});
   }
   return any_error ? Exit::bad_input : Exit::done;
 }

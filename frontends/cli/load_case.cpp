@@ -22,7 +22,8 @@ class Sources {
  public:
   Sources(const CaseOptions& options, io::NamedTensors bundle)
       : options_(options), bundle_(std::move(bundle)) {
-    limits_.npz.max_total_bytes = options.unpack_limit_gib << 30U;
+    limits_.npz.max_total_bytes = static_cast<std::uint64_t>(options.unpack_limit_gib.value_or(16))
+                                  << 30U;
   }
   static Result<Sources> open(const CaseOptions& options) {
     Sources out(options, {});
@@ -191,6 +192,7 @@ Result<Tensor<double>> canonical(const Tensor<double>& from, FileLayout layout, 
   }
   const View<const double, 4> view(from.data(), extents, strides);
   Tensor<double> out(Shape(extents.begin(), extents.end()));
+  if (out.size() == 0) return out;  // one extent is 0; the others may be anything
   std::size_t n = 0;
   for (std::int64_t b = 0; b < extents[0]; ++b) {
     for (std::int64_t h = 0; h < extents[1]; ++h) {
@@ -239,9 +241,9 @@ class Loader {
     if (!layout) return layout.failure();
     out_.layout = *layout;
     const std::tuple<const char*, Tensor<double>*, std::int64_t> roles[] = {
-        {"query", &out_.call.query, o_.heads},
-        {"key", &out_.call.key, o_.kv_heads > 0 ? o_.kv_heads : o_.heads},
-        {"value", &out_.call.value, o_.kv_heads > 0 ? o_.kv_heads : o_.heads}};
+        {"query", &out_.call.query, o_.heads.value_or(0)},
+        {"key", &out_.call.key, o_.kv_heads.value_or(o_.heads.value_or(0))},
+        {"value", &out_.call.value, o_.kv_heads.value_or(o_.heads.value_or(0))}};
     for (const auto& [role, target, heads] : roles) {
       auto found = sources_.find(role, role);
       if (!found) return found.failure();
@@ -253,15 +255,26 @@ class Loader {
       if (!numbers) return numbers.failure();
       if (std::string_view(role) == "query") {
         out_.rank = numbers->rank();
-        // Rank 2 is one head, wherever heads would stand; only a packed row can hold several.
-        const bool packed_row = out_.layout == FileLayout::packed && o_.heads > 0;
-        if (out_.rank == 2 && !packed_row) out_.layout = FileLayout::bhtd;
+        if (auto ok = settle_layout(); !ok) return ok;
       }
       auto shaped = canonical(*numbers, out_.layout, heads, role);
       if (!shaped) return shaped.failure();
       *target = *std::move(shaped);
     }
     return {};
+  }
+
+  /// Rank 2 is one head, wherever heads would stand; only a packed row can hold several, and only for
+  /// a packed row does a head count mean anything.
+  Result<void> settle_layout() {
+    const bool packed = out_.layout == FileLayout::packed || out_.layout == FileLayout::lbe;
+    if (out_.rank == 2 && packed && o_.heads) out_.layout = FileLayout::packed;
+    if (out_.rank == 2 && !(packed && o_.heads)) out_.layout = FileLayout::bhtd;
+    const bool counts = packed && o_.heads;
+    if (counts || (!o_.heads && !o_.kv_heads)) return {};
+    return bad("heads-not-used",
+               "--heads and --kv-heads belong to --layout packed and lbe (and --kv-heads "
+               "needs --heads); elsewhere the tensors say how many heads there are");
   }
 
   Result<void> read_mask() {
@@ -299,24 +312,55 @@ class Loader {
     return {};
   }
 
+  /// A vector from a tensor of the file, unless the command line has it; never from both silently.
+  Result<std::optional<AnyTensor>> vector(const std::string& role, const std::string& flag,
+                                          bool given) {
+    if (given && o_.names.contains(flag)) {
+      return bad("two-sources",
+                 sentence("--", flag, " and an option of its own both say ", role, ": give one"));
+    }
+    auto found = sources_.find(role, flag);
+    if (!found || !*found) return found;
+    if ((*found)->shape().size() != 1 || (*found)->size() == 0) {
+      return bad("bad-rank",
+                 sentence(role, " must be a vector; it has shape ", to_string((*found)->shape())));
+    }
+    if (!given) return found;
+    sources_.remark(sentence("the file's ", role, " is overridden by the command line"));
+    return std::optional<AnyTensor>();
+  }
+
   Result<void> read_vectors() {
     out_.call.sink = o_.sink;
     out_.call.mask.key_lengths = o_.key_lengths;
-    auto sink = sources_.find("sink", "sink-tensor");
+    const auto sink = vector("sink", "sink-tensor", !o_.sink.empty());
     if (!sink) return sink.failure();
-    if (*sink && o_.sink.empty()) {
+    if (*sink) {
       auto numbers = (*sink)->to_f64("sink");
       if (!numbers) return numbers.failure();
       out_.call.sink.assign(numbers->elements().begin(), numbers->elements().end());
     }
-    auto lengths = sources_.find("key_lengths", "key-lengths-tensor");
+    const auto lengths = vector("key_lengths", "key-lengths-tensor", !o_.key_lengths.empty());
     if (!lengths) return lengths.failure();
-    if (*lengths && o_.key_lengths.empty()) {
-      auto numbers = (*lengths)->to_i64("key_lengths");
-      if (!numbers) return numbers.failure();
-      out_.call.mask.key_lengths.assign(numbers->elements().begin(), numbers->elements().end());
+    if (*lengths) {
+      if (auto ok = take_lengths(**lengths); !ok) return ok;
     }
     if (o_.alibi) out_.call.alibi_slopes = lab::alibi_slopes(out_.call.query.extent(1));
+    return {};
+  }
+
+  /// Whole numbers of any type: JSON has no others than 3 and 3.0.
+  Result<void> take_lengths(const AnyTensor& lengths) {
+    for (std::size_t n = 0; n < lengths.size(); ++n) {
+      const double number = lengths.number(n);
+      const bool whole = number >= -0x1p53 && number <= 0x1p53 &&
+                         static_cast<double>(static_cast<std::int64_t>(number)) == number;
+      if (!whole || lengths.dtype() == DType::boolean) {
+        return bad("bad-option", sentence("key_lengths[", n, "] must be a whole number; it is ",
+                                          number, " (", name_of(lengths.dtype()), ")"));
+      }
+      out_.call.mask.key_lengths.push_back(static_cast<std::int64_t>(number));
+    }
     return {};
   }
 
@@ -326,6 +370,9 @@ class Loader {
     if (!o_.query_offset.empty()) {
       mask.corner = Corner::at_offset;
       mask.query_offset = o_.query_offset;
+      if (!mask.future_hidden && o_.window.empty() && !o_.alibi) {
+        sources_.remark("--query-offset changes nothing without --causal, --window or --alibi");
+      }
       if (mask.future_hidden && o_.causal != "square") {
         return bad("two-corners", sentence("--causal ", o_.causal,
                                            " and --query-offset both say where "
@@ -374,6 +421,10 @@ class Loader {
       if (!window) return window.failure();
       out_.call.mask.window = *window;
       return {};
+    }
+    // An open side has no count to convert, but a framework without windows has no open ones either.
+    if (convention_ && sides->size() == 2) {
+      if (const auto any = to_window(1, 1, *convention_); !any) return any.failure();
     }
     if (sides->size() != 2) {
       return bad("bad-window",
@@ -441,7 +492,7 @@ Result<LoadedCase> load_case(const CaseOptions& options, io::NamedTensors bundle
 bool only_causal(const CaseOptions& o) {
   return o.window.empty() && o.query_offset.empty() && o.key_lengths.empty() && !o.scale &&
          !o.softcap && !o.alibi && o.sink.empty() && o.empty_row.empty() && o.layout.empty() &&
-         o.heads == 0 && o.kv_heads == 0 && o.convention.empty();
+         !o.heads && !o.kv_heads && o.convention.empty();
 }
 
 Tensor<double> as_given(const LoadedCase& loaded, const Tensor<double>& output) {
@@ -471,6 +522,7 @@ Tensor<double> as_given(const LoadedCase& loaded, const Tensor<double>& output) 
   }
   while (shape.size() > loaded.rank) shape.erase(shape.begin());
   Tensor<double> out(shape);
+  if (out.size() == 0) return out;
   const std::array<std::int64_t, 4> extents{B, H, T, E};
   std::array<std::int64_t, 4> at{};
   std::size_t n = 0;

@@ -1,23 +1,45 @@
 // SPDX-License-Identifier: MIT
 // The command: reads options, calls the library, prints. No arithmetic lives here.
-#include <fmt/format.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <new>
+#include <stdexcept>
 
 #include "attest/base/text.h"
 #include "frontends/cli/arguments.h"
 #include "frontends/cli/command.h"
+#include "frontends/cli/print.h"
 
 namespace attest::cli {
 
+namespace {
+
+/// A closed or full standard error is no reason to fail: the exit code still says it.
+void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
+/// Files must never get the numbers of the three standard streams: what is then printed would land in
+/// them. A stream that was closed is opened the wrong way round, so that using it fails.
+void reserve_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1) continue;
+    const int opened = open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != stream) close(opened);
+  }
+}
+
+}  // namespace
+
 int fail(const Failure& failure) {
-  fmt::print(stderr, "error {}: {}\n", failure.id, failure.message);
+  say("error " + failure.id + ": " + one_line(failure.message, 2000));
   return Exit::bad_input;
 }
+
+void note(const std::string& text) { say("note: " + one_line(text, 2000)); }
 
 int write_out(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
@@ -44,7 +66,17 @@ int usage_error(const CLI::ParseError& error) {
   return fail({ErrorKind::value, "usage", "[attest] " + message + " (see attest --help)"});
 }
 
+/// CLI11 does not say which word it took for a command.
+bool names_no_command(const CLI::App& app, const std::vector<std::string>& reversed) {
+  if (reversed.empty() || reversed.back().starts_with('-')) return false;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == reversed.back()) return false;
+  }
+  return true;
+}
+
 int run(int argc, char** argv) {
+  reserve_standard_streams();
   CLI::App app{description};
   app.name("attest");
   app.set_version_flag("--version", "attest " ATTEST_VERSION);
@@ -58,6 +90,10 @@ int run(int argc, char** argv) {
   add_diff(app, action);
   add_verify(app, action);
   std::vector<std::string> arguments = normalised_arguments(argc, argv);
+  if (names_no_command(app, arguments)) {
+    return fail({ErrorKind::value, "usage",
+                 "[attest] there is no command '" + arguments.back() + "' (see attest --help)"});
+  }
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp& help) {
@@ -79,6 +115,9 @@ int main(int argc, char** argv) {
     return attest::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {
     return attest::cli::fail({ErrorKind::value, "out-of-memory", "[attest] not enough memory"});
+  } catch (const std::length_error&) {
+    return attest::cli::fail(
+        {ErrorKind::value, "out-of-memory", "[attest] more than memory can hold"});
   } catch (const std::exception& error) {
     return attest::cli::fail(
         {ErrorKind::value, "internal", std::string("[attest] ") + error.what()});

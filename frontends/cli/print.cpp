@@ -18,8 +18,34 @@ std::string NumberStyle::operator()(double value) const {
   if (full) return shortest(value);
   if (hex) return fmt::format("{:a}", value);
   // Beyond 1e16 fixed notation would print digits that the number does not have.
-  if (value >= 1e16 || value <= -1e16) return fmt::format("{:.{}e}", value, digits);
-  return fmt::format("{:.{}f}", value, digits);
+  if (value >= 1e16 || value <= -1e16) return fmt::format("{:.{}e}", value, digits.value_or(6));
+  return fmt::format("{:.{}f}", value, digits.value_or(6));
+}
+
+std::string one_line(std::string_view text, std::size_t limit) {
+  std::string out;
+  for (std::size_t n = 0; n < text.size(); ++n) {
+    const auto byte = static_cast<unsigned char>(text[n]);
+    // C0 and DEL; C1 as UTF-8 writes it; the line and paragraph separators U+2028 and U+2029.
+    const bool c1 =
+        byte == 0xC2 && n + 1 < text.size() && static_cast<unsigned char>(text[n + 1]) < 0xA0;
+    const bool separator =
+        text.substr(n, 3) == "\xE2\x80\xA8" || text.substr(n, 3) == "\xE2\x80\xA9";
+    if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else if (c1 || separator) {
+      out += '?';
+      n += c1 ? 1 : 2;
+    } else {
+      out += text[n];
+    }
+    if (out.size() < limit) continue;
+    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xC0U) == 0x80U)
+      out.pop_back();
+    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0xC0U) out.pop_back();
+    return out + " ...";
+  }
+  return out;
 }
 
 std::string right(const std::string& text, std::size_t width) {

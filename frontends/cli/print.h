@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "attest/base/tensor.h"
@@ -14,9 +16,9 @@ namespace attest::cli {
 /// How numbers are written: six decimals unless said otherwise. The numbers themselves are never
 /// rounded before they are printed.
 struct NumberStyle {
-  int digits = 6;     ///< decimals
-  bool full = false;  ///< shortest text that reads back to the same bits
-  bool hex = false;   ///< hexadecimal: the bits themselves
+  std::optional<std::int64_t> digits{};  ///< decimals; six if not given
+  bool full = false;                     ///< shortest text that reads back to the same bits
+  bool hex = false;                      ///< hexadecimal: the bits themselves
 
   [[nodiscard]] std::string operator()(double value) const;
 };
@@ -25,6 +27,10 @@ struct NumberStyle {
 /// `limit` rows at most; a line then says how many were left out.
 [[nodiscard]] std::string table(const std::string& title, const Tensor<double>& values,
                                 const NumberStyle& style, std::int64_t limit = 64);
+
+/// A text from outside (a file, an argument) fit for one line of a terminal: control characters are
+/// written as \xNN or ?, and more than `limit` bytes are cut.
+[[nodiscard]] std::string one_line(std::string_view text, std::size_t limit = 400);
 
 /// Pads on the left to a width counted in characters (all texts here are ASCII).
 [[nodiscard]] std::string right(const std::string& text, std::size_t width);

@@ -6,6 +6,7 @@
 
 #include "frontends/cli/case_options.h"
 #include "frontends/cli/command.h"
+#include "frontends/cli/options.h"
 #include "frontends/cli/trace_print.h"
 
 namespace attest::cli {
@@ -22,7 +23,7 @@ struct TraceOptions {
   bool json = false;
   bool csv = false;
   std::string address;  ///< why
-  int depth = 1;
+  std::optional<std::int64_t> depth;
 };
 
 /// The source of a trace: the workbook's fixtures unless files are named.
@@ -35,7 +36,7 @@ class Source {
       return Failure{ErrorKind::value, "two-sources",
                      "[trace] give a file or --workbook, not both"};
     }
-    out.name_ = out.wants_files_ ? o.inputs.file
+    out.name_ = out.wants_files_ ? (o.inputs.file.empty() ? "separate files" : o.inputs.file)
                                  : "workbook/" + (o.workbook.empty() ? "two-position" : o.workbook);
     if (out.name_ == "workbook/block") {
       out.block_ = true;
@@ -55,7 +56,7 @@ class Source {
     }
     auto loaded = out.wants_files_ ? load_case(o.inputs) : load_case(o.inputs, two_position());
     if (!loaded) return loaded.failure();
-    for (const std::string& remark : loaded->remarks) fmt::print(stderr, "note: {}\n", remark);
+    for (const std::string& remark : loaded->remarks) note(remark);
     out.call_ = std::move(loaded->call);
     return out;
   }
@@ -83,7 +84,13 @@ class Source {
   }
 
   Result<lab::Trace> trace(std::optional<std::int64_t> row) const {
-    return block_ ? lab::Trace::of(rows_, parameters_, causal_) : lab::Trace::of(call_, row);
+    if (!block_) return lab::Trace::of(call_, row);
+    if (row && *row >= rows_.extent(0)) {
+      return Failure{
+          ErrorKind::value, "no-such-row",
+          fmt::format("[trace] there is no row {}; the block has {}", *row, rows_.extent(0))};
+    }
+    return lab::Trace::of(rows_, parameters_, causal_);
   }
   [[nodiscard]] TraceTitle title() const {
     if (block_) {
@@ -137,21 +144,22 @@ int why(const TraceOptions& o) {
   TraceTitle title;
   const auto result = traced(o, title);
   if (!result) return fail(result.failure());
-  const auto text = why_as_text(*result, *address, o.style, o.depth);
+  const auto text = why_as_text(*result, *address, o.style, static_cast<int>(o.depth.value_or(1)));
   if (!text) return fail(text.failure());
   return write_out(*text);
 }
 
-void add_common(CLI::App& command, TraceOptions& o) {
+std::vector<CLI::Option*> add_common(CLI::App& command, TraceOptions& o) {
   add_case_options(command, o.inputs);
-  add_number_options(command, o.style);
-  command.add_option(
-      "--workbook", o.workbook,
-      "two-position (default when no file is given) or block: the workbook's fixtures");
-  command.add_option(
-      "--set", o.set,
-      "ADDRESS=VALUE: change an input number, a mask cell (0/1) or a parameter first; "
-      "may be repeated");
+  const auto styles = add_number_options(command, o.style);
+  add_word(command, "--workbook", o.workbook,
+           "two-position (default when no file is given) or block: the workbook's fixtures");
+  command
+      .add_option("--set", o.set,
+                  "ADDRESS=VALUE: change an input number, a mask cell (0/1) or a parameter first; "
+                  "may be repeated")
+      ->allow_extra_args(false);
+  return styles;
 }
 
 constexpr const char* trace_footer = R"(
@@ -170,7 +178,7 @@ Examples:
   attest why 'weights[0,1]'
   attest why 'h0.weights[2,2]' --workbook block
   attest why 'norm2[2,0]' --workbook block --depth 3
-  attest why 'output[7,0]' dump.safetensors --causal --full)";
+  attest why 'batch0.h2.output[4,0]' dump.safetensors --full)";
 
 }  // namespace
 
@@ -178,10 +186,13 @@ void add_trace(CLI::App& app, Action& action) {
   auto o = std::make_shared<TraceOptions>();
   auto* command = app.add_subcommand("trace", "Show every intermediate number of a calculation");
   command->footer(trace_footer);
-  add_common(*command, *o);
-  command->add_option("--row", o->row, "Only this query's row: large calls are traced row by row");
+  const auto styles = add_common(*command, *o);
+  add_integer(*command, "--row", o->row, "Only this query's row: large calls are traced row by row",
+              {.least = 0});
   auto* json = command->add_flag("--json", o->json, "One JSON object a stage, a line each");
-  command->add_flag("--csv", o->csv, "One line address,value for each number")->excludes(json);
+  auto* csv = command->add_flag("--csv", o->csv, "One line address,value for each number");
+  csv->excludes(json);
+  for (auto* style : styles) style->excludes(json)->excludes(csv);
   command->callback([&action, o] { action = [o] { return trace(*o); }; });
 
   auto w = std::make_shared<TraceOptions>();
@@ -189,11 +200,11 @@ void add_trace(CLI::App& app, Action& action) {
   explain->footer(why_footer);
   explain->add_option("ADDRESS", w->address, "The number, such as 'h0.weights[2,0]'")->required();
   add_common(*explain, *w);
-  explain->add_option("--row", w->row, "Trace only this query's row (for large calls)");
-  explain
-      ->add_option("--depth", w->depth,
-                   "How many steps back to explain the operands too (default 1)")
-      ->check(CLI::Range(0, 12));
+  add_integer(*explain, "--row", w->row, "Trace only this query's row (for large calls)",
+              {.least = 0});
+  add_integer(*explain, "--depth", w->depth,
+              "How many steps back to explain the operands too (default 1)",
+              {.least = 0, .most = 12});
   explain->callback([&action, w] { action = [w] { return why(*w); }; });
 }
 

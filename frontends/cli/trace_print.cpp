@@ -73,6 +73,7 @@ class HeadPrinter {
     }
     grid.add(head);
     for (std::int64_t j = 0; j < keys; ++j) grid.add(key_row(i, j));
+    if (stage("sink") != nullptr) grid.add(sink_row(i));
     std::vector<std::string> total(head.size());
     total[0] = "sum";
     total[head.size() - 2] = style_(at("sum", {i}));
@@ -110,6 +111,17 @@ class HeadPrinter {
                                    visible ? "yes" : "no: " + lab::reason(rule)};
     for (const auto& [name, title] : columns) {
       if (stage(name) != nullptr) cells.push_back(style_(at(name, {i, j})));
+    }
+    return cells;
+  }
+  /// The sink joins where the softmax begins: a score and its exponential, and no value.
+  [[nodiscard]] std::vector<std::string> sink_row(std::int64_t i) const {
+    std::vector<std::string> cells{"sink", "", "no value"};
+    for (const auto& [name, title] : columns) {
+      if (stage(name) == nullptr) continue;
+      const bool masked = std::string_view(name) == "masked";
+      const bool exp = std::string_view(name) == "exp";
+      cells.push_back(masked ? style_(at("sink", {i})) : exp ? style_(at("sink_exp", {i})) : "");
     }
     return cells;
   }
@@ -174,6 +186,8 @@ std::string describe(const AttentionCase& call) {
                   call.query.extent(3), "  E ", call.value.extent(3), "  scale ");
   out += call.scale ? shortest(*call.scale) : std::string("1/sqrt(D)");
   if (call.softcap) out += sentence("  softcap ", *call.softcap);
+  if (!call.alibi_slopes.empty()) out += "  ALiBi";
+  if (!call.sink.empty()) out += "  sink";
   return out;
 }
 

@@ -5,19 +5,23 @@
 #include <optional>
 
 #include "frontends/cli/command.h"
+#include "frontends/cli/options.h"
 #include "frontends/cli/print.h"
 
 namespace attest::cli {
 namespace {
 
 struct Options {
-  check::VerifyOptions verify;
+  std::optional<std::int64_t> seed;
+  std::optional<std::int64_t> cases;
   bool json = false;
 };
 
 int verify(const Options& o) {
   std::optional<Progress> progress("verify");
-  check::VerifyOptions options = o.verify;
+  check::VerifyOptions options;
+  if (o.seed) options.seed = static_cast<std::uint64_t>(*o.seed);
+  if (o.cases) options.cases = *o.cases;
   options.progress = [&](std::string_view, std::int64_t done, std::int64_t sections) {
     progress->show(done, sections);
   };
@@ -46,11 +50,9 @@ void add_verify(CLI::App& app, Action& action) {
   auto* command =
       app.add_subcommand("verify", "Verify the exact tier against the oracle and its laws");
   command->footer(footer);
-  command->add_option("--seed", o->verify.seed, "Of the random cases");
-  command
-      ->add_option("--cases", o->verify.cases,
-                   "Random cases of each family (default and least 120)")
-      ->check(CLI::Range(check::release_cases, std::int64_t{1000000}));
+  add_integer(*command, "--seed", o->seed, "Of the random cases", {.least = 0});
+  add_integer(*command, "--cases", o->cases, "Random cases of each family (default and least 120)",
+              {.least = check::release_cases, .most = 1000000});
   command->add_flag("--json", o->json, "The report as JSON");
   command->callback([&action, o] { action = [o] { return verify(*o); }; });
 }

@@ -72,7 +72,7 @@ TEST(Trace, RefusesWhatItCannotSet) {
       {"weights[0,0]=1", "no-such-input"}, {"query[9,0]=1", "no-such-index"},
       {"query[0]=1", "no-such-index"},     {"query[0,0]", "bad-value"},
       {"query[0,0]=x", "bad-value"},       {"mask[0,0]=2", "bad-value"},
-      {"query[0,0=1", "bad-address"},      {"h3.query[0,0]=1", "no-such-index"}};
+      {"query[0,0=1", "bad-address"},      {"h3.query[0,0]=1", "no-such-input"}};
   for (const auto& [change, id] : wrong) {
     const Ended ended = run_attest({"trace", "--set", change});
     EXPECT_EQ(ended.code, 2) << change;

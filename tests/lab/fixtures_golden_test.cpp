@@ -279,9 +279,9 @@ TEST(BlockFixtures, StagesComeInTheOrderOfComputation) {
   for (const Stage& stage : found->stages) names.push_back(stage.name);
   EXPECT_EQ(names, (std::vector<std::string>{
                        "h0.projection", "h0.weights", "h0.output", "h1.projection", "h1.weights",
-                       "h1.output", "concat", "output_projection", "residual1", "norm1.mean", "norm1.variance",
-                       "norm1", "ffn.up", "ffn.relu", "ffn.down", "residual2", "norm2.mean",
-                       "norm2.variance", "norm2"}));
+                       "h1.output", "concat", "output_projection", "residual1", "norm1.mean",
+                       "norm1.variance", "norm1", "ffn.up", "ffn.relu", "ffn.down", "residual2",
+                       "norm2.mean", "norm2.variance", "norm2"}));
 }
 
 TEST(BlockFixtures, NormaliseIsTheRecordedOneForSmallAndLargeEpsilon) {

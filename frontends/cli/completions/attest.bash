@@ -24,7 +24,7 @@ _attest() {
       --dtype) choices="f64 f32 f16 bf16" ;;
       --workbook) choices="two-position block" ;;
       --convention) choices="pytorch-sdpa pytorch-mha flash-attention flex-attention jax onnx-23
-                             onnx-24 onnx-25 keras ggml mlx" ;;
+                             onnx-24 onnx-25 onnxruntime-mha onnxruntime-gqa keras ggml mlx" ;;
     esac
     if [[ -z $choices && $word == -* ]]; then
       choices=$("$program" "$command" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u)
