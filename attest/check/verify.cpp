@@ -118,7 +118,7 @@ Implementation Implementation::exact_tier() {
   out.attention_backward = lab::attention_backward;
   out.block = [](const Tensor<double>& rows, const lab::workbook::BlockParameters& parameters,
                  const lab::workbook::AttentionOptions& options) {
-    return lab::workbook::transformer_block(rows, parameters, options.causal);
+    return lab::workbook::transformer_block(rows, parameters, {.causal = options.causal});
   };
   out.matmul = lab::workbook::matmul;
   out.softmax = lab::workbook::softmax;

@@ -127,7 +127,8 @@ Result<BlockBound> bound_block(const Tensor<double>& rows, const workbook::Block
   using detail::EstimatedMatrix;
   const ExactEnvironment environment;
   // The block itself says what is wrong with its arguments.
-  if (auto ok = workbook::transformer_block(rows, p, chosen.causal); !ok) return ok.failure();
+  if (auto ok = workbook::transformer_block(rows, p, {.causal = chosen.causal}); !ok)
+    return ok.failure();
   AttentionOptions<double> options;
   if (chosen.causal) options.mask = Mask::causal();
   const EstimatedMatrix x = EstimatedMatrix::exactly(rows);

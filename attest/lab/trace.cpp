@@ -218,8 +218,8 @@ Result<Trace> Trace::of(const AttentionCase& call, std::optional<std::int64_t> o
 }
 
 Result<Trace> Trace::of(const Tensor<double>& rows, const workbook::BlockParameters& parameters,
-                        bool causal) {
-  auto block = workbook::transformer_block(rows, parameters, causal);
+                        const workbook::BlockOptions& options) {
+  auto block = workbook::transformer_block(rows, parameters, options);
   if (!block) return block.failure();
   Trace trace;
   trace.epsilon_ = parameters.epsilon;
@@ -234,7 +234,7 @@ Result<Trace> Trace::of(const Tensor<double>& rows, const workbook::BlockParamet
     const Shape one_head{1, 1, projected.extent(0), projected.extent(1)};
     AttentionCase call;
     call.query = call.key = call.value = Tensor<double>(projected).reshaped(one_head);
-    if (causal) call.mask = Mask::causal();
+    if (options.causal) call.mask = Mask::causal();
     auto ok = trace.add_heads(call, stage.name.substr(0, 3), std::nullopt);
     if (!ok) return ok.failure();
     trace.heads_.back().self_projected = true;

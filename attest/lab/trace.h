@@ -63,7 +63,8 @@ class Trace {
 
   /// The workbook's block with every stage, both heads' attention included.
   [[nodiscard]] static Result<Trace> of(const Tensor<double>& rows,
-                                        const workbook::BlockParameters& parameters, bool causal);
+                                        const workbook::BlockParameters& parameters,
+                                        const workbook::BlockOptions& options = {});
 
   [[nodiscard]] const std::vector<Stage>& stages() const noexcept { return stages_; }
   [[nodiscard]] const Stage* find(std::string_view name) const noexcept;

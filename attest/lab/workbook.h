@@ -72,6 +72,10 @@ struct BlockParameters {
   BlockParameters();
 };
 
+struct BlockOptions {
+  bool causal = true;  ///< position i sees positions j ≤ i
+};
+
 struct BlockResult {
   Tensor<double> output;             // [L, 4]
   std::vector<Tensor<double>> maps;  // one [L, L] for each head
@@ -87,7 +91,7 @@ struct BlockResult {
 ///               not four features; shape-mismatch if parameters do not fit.
 [[nodiscard]] Result<BlockResult> transformer_block(const Tensor<double>& rows,
                                                     const BlockParameters& parameters = {},
-                                                    bool causal = true);
+                                                    const BlockOptions& options = {});
 
 /// The fixtures that the workbook calculates by hand.
 namespace fixture {

@@ -55,7 +55,7 @@ class Steps {
 }  // namespace
 
 Result<BlockResult> transformer_block(const Tensor<double>& rows, const BlockParameters& p,
-                                      bool causal) {
+                                      const BlockOptions& options) {
   const ExactEnvironment environment;
   if (auto ok = matrix(rows, "block input"); !ok) return ok.failure();
   if (rows.extent(1) != 4) {
@@ -69,7 +69,7 @@ Result<BlockResult> transformer_block(const Tensor<double>& rows, const BlockPar
   for (const auto& [name, projection] : {std::pair("h0.", &p.P1), std::pair("h1.", &p.P2)}) {
     const std::string head(name);
     const auto projected = steps.keep(head + "projection", matmul(rows, *projection));
-    auto result = attention(projected, projected, projected, {.causal = causal});
+    auto result = attention(projected, projected, projected, {.causal = options.causal});
     if (!result) {
       steps.fail(result.failure());
       result = AttentionResult{Tensor<double>({1, 1}), Tensor<double>({1, 1})};

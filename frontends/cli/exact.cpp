@@ -85,7 +85,7 @@ Answer block(const JsonArguments& arguments) {
   const auto epsilon = arguments.positive("epsilon", parameters.epsilon);
   if (!epsilon) return epsilon.failure();
   parameters.epsilon = *epsilon;
-  const auto result = workbook::transformer_block(*rows, parameters, *causal);
+  const auto result = workbook::transformer_block(*rows, parameters, {.causal = *causal});
   if (!result) return result.failure();
   std::string out;
   append_member(out, "output", result->output);

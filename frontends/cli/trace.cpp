@@ -90,7 +90,7 @@ class Source {
           ErrorKind::value, "no-such-row",
           fmt::format("[trace] there is no row {}; the block has {}", *row, rows_.extent(0))};
     }
-    return lab::Trace::of(rows_, parameters_, causal_);
+    return lab::Trace::of(rows_, parameters_, {.causal = causal_});
   }
   [[nodiscard]] TraceTitle title() const {
     if (block_) {
@@ -151,7 +151,7 @@ int why(const TraceOptions& o) {
 
 std::vector<CLI::Option*> add_common(CLI::App& command, TraceOptions& o) {
   add_case_options(command, o.inputs);
-  const auto styles = add_number_options(command, o.style);
+  auto styles = add_number_options(command, o.style);
   add_word(command, "--workbook", o.workbook,
            "two-position (default when no file is given) or block: the workbook's fixtures");
   command

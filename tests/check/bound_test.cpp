@@ -159,7 +159,7 @@ TEST(Bound, ContainsTheErrorOfTheWorkbooksBlock) {
       if (n % 2 == 0) *m = check::random_tensor(random, m->shape(), 1);
     }
     const bool causal = n % 3 == 0;
-    const auto found = lab::workbook::transformer_block(x, p, causal);
+    const auto found = lab::workbook::transformer_block(x, p, {.causal = causal});
     const auto expected =
         lab::oracle::workbook_block(x, {p.P1, p.P2, p.WO, p.W1, p.W2, p.epsilon, causal});
     const auto bound = lab::bound_block(x, p, {.causal = causal});

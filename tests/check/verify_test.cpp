@@ -139,7 +139,7 @@ TEST(Verify, CatchesAHiddenDiagonalOfTheBlock) {
   Implementation wrong = Implementation::exact_tier();
   wrong.block = [](const Tensor<double>& rows, const lab::workbook::BlockParameters& p,
                    const lab::workbook::AttentionOptions&) {
-    return lab::workbook::transformer_block(rows, p, false);
+    return lab::workbook::transformer_block(rows, p, {.causal = false});
   };
   expect_caught(wrong, {"hand-calculated facts", "future change", "block and layers"});
 }
@@ -150,7 +150,7 @@ TEST(Verify, CatchesReorderedHeadsOfTheBlock) {
                    const lab::workbook::AttentionOptions& options) {
     lab::workbook::BlockParameters swapped = p;
     std::swap(swapped.P1, swapped.P2);
-    return lab::workbook::transformer_block(rows, swapped, options.causal);
+    return lab::workbook::transformer_block(rows, swapped, {.causal = options.causal});
   };
   expect_caught(wrong, {"hand-calculated facts", "block and layers"});
 }

@@ -77,7 +77,7 @@ void print_call(const AttentionCase& call) {
 
 void print_block(const Tensor<double>& rows, const lab::workbook::BlockParameters& parameters,
                  bool causal, Digits digits) {
-  const auto result = lab::workbook::transformer_block(rows, parameters, causal);
+  const auto result = lab::workbook::transformer_block(rows, parameters, {.causal = causal});
   if (!result) return print("block", result.failure());
   print("output", result->output, digits);
   for (const Tensor<double>& map : result->maps) print("weights", map, digits);

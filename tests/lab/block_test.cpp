@@ -53,7 +53,7 @@ TEST(Block, ReproducesTheWorkbook) {
 
   const auto expected = *workbook::transformer_block(x);
   expect_same_bits(got.output, expected.output);
-  const auto open = *workbook::transformer_block(x, {}, false);
+  const auto open = *workbook::transformer_block(x, {}, {.causal = false});
   BlockConfig seeing_all = config;
   seeing_all.causal = false;
   expect_same_bits(block(view(x), seeing_all, weights)->output, open.output);

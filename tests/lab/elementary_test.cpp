@@ -321,7 +321,7 @@ Findings compare_small_fractions(std::uint64_t thread, int count) {
   std::mt19937_64 random(test_seed() + thread);
   Reference reference;
   Number power(3600);
-  Number root(53);
+  Number root(256);  // far from any near-tie, and rounded once more only by mpfr_get_d
   for (int i = 0; i < count; ++i) {
     const double base =
         std::ldexp(static_cast<double>(1 + random() % 2000), static_cast<int>(random() % 21) - 10);
@@ -393,9 +393,10 @@ TEST(Big, AgreesWithTheHardwareAfterRounding) {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 200'000; ++i) {
     const auto a = std::bit_cast<double>(random());
+    const int exponent = std::isfinite(a) && a != 0.0 ? std::ilogb(a) : 0;
     const auto b = std::ldexp(
         std::bit_cast<double>((random() & 0xFFFFFFFFFFFFFU) | (std::uint64_t{1023} << 52)),
-        std::ilogb(a) - 60 + static_cast<int>(random() % 120));
+        exponent - 60 + static_cast<int>(random() % 120));
     if (!std::isfinite(a) || !std::isfinite(b) || b == 0.0 || a == 0.0) continue;
     const auto x = Big<3>::from_double(a);
     const auto y = Big<3>::from_double(b);

@@ -14,6 +14,7 @@
 #include "attest/base/attention_case.h"
 #include "attest/base/dtype.h"
 #include "attest/lab/attention.h"
+#include "attest/lab/oracle.h"
 #include "attest/lab/positions.h"
 #include "attest/lab/softmax.h"
 #include "tests/support/bits.h"
@@ -49,7 +50,8 @@ AttentionResult run(const AttentionCase& call) {
   return test::run_or_nan(call);
 }
 
-/// Whether the outputs of head h are these, within the derived bound of tests/support.
+/// Whether the outputs of head h are these: the exact tier's within the derived bound of
+/// tests/support, the oracle's to the digits that are written.
 ::testing::AssertionResult gives(const AttentionCase& call, const Rows& expected,
                                  std::int64_t h = 0) {
   const auto inputs = call.inputs();
@@ -57,6 +59,8 @@ AttentionResult run(const AttentionCase& call) {
   const test::PlainCall plain{inputs, options};
   const auto found = attention(inputs, options);
   if (!found) return ::testing::AssertionFailure() << found.failure().message;
+  const auto oracle = oracle::attention(inputs, options);
+  if (!oracle) return ::testing::AssertionFailure() << oracle.failure().message;
   for (std::int64_t i = 0; i < plain.T(); ++i) {
     const test::PlainRow row = test::plain_row(plain, 0, h, i);
     for (std::int64_t e = 0; e < plain.E(); ++e) {
@@ -65,6 +69,11 @@ AttentionResult run(const AttentionCase& call) {
                                 written * row.output_size[static_cast<std::size_t>(e)];
       auto ok = within(found->output(0, h, i, e), right, bound);
       if (!ok) return ok << " at output[" << i << "," << e << "]";
+      // The oracle must give the written digits, but for the last rounding of both to binary64.
+      const double truth = oracle::nearest_double(oracle->output(0, h, i, e));
+      ok = within(truth, right,
+                  (written + 2 * test::u) * row.output_size[static_cast<std::size_t>(e)]);
+      if (!ok) return ok << " at the oracle's output[" << i << "," << e << "]";
     }
   }
   return ::testing::AssertionSuccess();

@@ -242,7 +242,7 @@ void expect_block(const std::string& name, const test::fixture::Block& block) {
     ASSERT_TRUE(same_bits(matrix->elements(), test::golden_numbers(recorded->find(part))))
         << name << ": the fixture's " << part << " and the generator's are not the same";
   }
-  const auto found = workbook::transformer_block(block.rows, p, block.causal);
+  const auto found = workbook::transformer_block(block.rows, p, {.causal = block.causal});
   ASSERT_TRUE(found) << name << ": " << found.failure().message;
   const test::BoundedStages plain = test::plain_block(block);
   const io::Json& stages = *recorded->find("stages");
@@ -273,7 +273,8 @@ TEST(BlockFixtures, EveryStageOfTheWideBlockIsTheRecordedOne) {
 
 TEST(BlockFixtures, StagesComeInTheOrderOfComputation) {
   const auto block = test::fixture::block();
-  const auto found = workbook::transformer_block(block.rows, block.parameters, block.causal);
+  const auto found =
+      workbook::transformer_block(block.rows, block.parameters, {.causal = block.causal});
   ASSERT_TRUE(found);
   std::vector<std::string> names;
   for (const Stage& stage : found->stages) names.push_back(stage.name);

@@ -232,7 +232,7 @@ struct Case {
                                    test::matrix_of(rows("value")), options);
       if (found) return both(flat(found->output), flat(found->weights));
     } else {
-      const auto found = transformer_block(test::matrix_of(rows("rows")), {}, causal());
+      const auto found = transformer_block(test::matrix_of(rows("rows")), {}, {.causal = causal()});
       if (found) return both(both(flat(found->output), flat(found->maps[0])), flat(found->maps[1]));
     }
     return std::nullopt;

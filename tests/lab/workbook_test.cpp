@@ -356,8 +356,8 @@ TEST(Workbook, BlockNeedsFourFeaturesAndStaysWithinTheLimits) {
 TEST(Workbook, WithoutTheCausalRuleTheFutureReachesThePast) {
   Tensor<double> changed = fixture::rows();
   changed(2, 0) = 5;
-  const auto original = transformer_block(fixture::rows(), {}, false);
-  const auto altered = transformer_block(changed, {}, false);
+  const auto original = transformer_block(fixture::rows(), {}, {.causal = false});
+  const auto altered = transformer_block(changed, {}, {.causal = false});
   ASSERT_TRUE(original && altered);
   EXPECT_FALSE(test::same_bits(original->maps[0].elements().subspan(0, 3),
                                altered->maps[0].elements().subspan(0, 3)));
