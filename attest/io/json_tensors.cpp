@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "attest/io/metadata.h"
+
 namespace attest::io {
 namespace {
 
@@ -304,21 +306,6 @@ class LongReader {
 bool is_long_form(const Json& value) {
   const Json* dtype = value.find("dtype");
   return dtype != nullptr && dtype->is(Json::Kind::string) && value.find("data") != nullptr;
-}
-
-Result<void> read_metadata(NamedTensors& out, const Json& value, const Origin& origin) {
-  for (const Json::Member& member : value.members()) {
-    const std::string* text = member.value.string_if();
-    if (text == nullptr) {
-      return origin.refuse("bad-metadata", "byte ", member.value.offset(), ": the metadata under ",
-                           in_quotes(member.name), " is ", name_of(member.value.kind()),
-                           ", not a string");
-    }
-    out.metadata.emplace_back(member.name, *text);
-  }
-  if (value.is(Json::Kind::object)) return {};
-  return origin.refuse("bad-metadata", "byte ", value.offset(), ": __metadata__ is ",
-                       name_of(value.kind()), ", not an object of strings");
 }
 
 void append_long(std::string& out, const AnyTensor& tensor) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attest/io/json.h"
+#include "attest/io/metadata.h"
 #include "attest/io/sniff.h"
 
 namespace attest::io {
@@ -221,23 +222,6 @@ Result<void> check_cover(std::span<const Entry> entries, std::size_t payload,
   if (covered == payload) return {};
   return origin.refuse("trailing-bytes", "the last ", payload - covered,
                        " bytes of the payload, from byte ", covered, ", belong to no tensor");
-}
-
-Result<void> read_metadata(NamedTensors& out, const Json& value, const Origin& origin) {
-  if (!value.is(Json::Kind::object)) {
-    return origin.refuse("bad-metadata", "byte ", value.offset(), ": __metadata__ is ",
-                         name_of(value.kind()), ", not an object of strings");
-  }
-  for (const Json::Member& member : value.members()) {
-    const std::string* text = member.value.string_if();
-    if (text == nullptr) {
-      return origin.refuse("bad-metadata", "byte ", member.value.offset(), ": the metadata under ",
-                           in_quotes(member.name), " is ", name_of(member.value.kind()),
-                           ", not a string");
-    }
-    out.metadata.emplace_back(member.name, *text);
-  }
-  return {};
 }
 
 Result<AnyTensor> tensor_of(const Entry& entry, ByteSpan payload, const Origin& origin) {
