@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -20,9 +21,18 @@ struct AttentionInputs {
   View<const T, 4> value{};  ///< [B, G, S, E]
 };
 
+/// Weights that are left out at random in training, the others scaled up by 1/(1 − rate).
+///
+/// Which ones is a pure function of seed and place (attest/base/dropout.h): the same however a call is
+/// cut into tiles or threads, and again in the backward pass.
+struct Dropout {
+  double rate = 0;  ///< in [0, 1); 0: none
+  std::uint64_t seed = 0;
+};
+
 /// What may be chosen about an attention call. Defaults: everything visible, scale 1/√D.
 ///
-/// Order: dot product, scale, softcap, bias and ALiBi, mask, softmax with the sink, mix.
+/// Order: dot product, scale, softcap, bias and ALiBi, mask, softmax with the sink, dropout, mix.
 template <class T>
 struct AttentionOptions {
   Mask mask{};
@@ -31,6 +41,7 @@ struct AttentionOptions {
   std::optional<double> softcap{};  ///< c · tanh(score / c), c > 0
   std::vector<double> alibi_slopes{};  ///< [H]; adds −slope · |position of query − j|; empty: none
   std::vector<double> sink{};          ///< [H]; a logit that joins the softmax's denominator alone
+  Dropout dropout{};
   EmptyRow empty_row = EmptyRow::error;
 };
 

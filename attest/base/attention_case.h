@@ -25,6 +25,7 @@ struct AttentionCase {
   std::optional<double> softcap{};
   std::vector<double> alibi_slopes{};  // [H]
   std::vector<double> sink{};          // [H]
+  Dropout dropout{};
   EmptyRow empty_row = EmptyRow::error;
 
   [[nodiscard]] AttentionInputs<double> inputs() const {
@@ -36,6 +37,7 @@ struct AttentionCase {
                                  .softcap = softcap,
                                  .alibi_slopes = alibi_slopes,
                                  .sink = sink,
+                                 .dropout = dropout,
                                  .empty_row = empty_row};
     if (visible) out.mask.visible = visible->view<4>();
     if (bias) out.bias = bias->view<4>();

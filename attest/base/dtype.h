@@ -78,4 +78,23 @@ inline constexpr DType dtype_of<std::uint16_t> = DType::u16;
 template <>
 inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
 
+namespace detail {
+template <class T>
+struct Accumulator {
+  using Type = float;
+};
+template <>
+struct Accumulator<double> {
+  using Type = double;
+};
+template <class T>
+struct Accumulator<const T> {
+  using Type = const typename Accumulator<T>::Type;
+};
+}  // namespace detail
+
+/// What sums of T are kept in: double for double, float for float and the 16-bit types.
+template <class T>
+using AccumulatorOf = typename detail::Accumulator<T>::Type;
+
 }  // namespace attest

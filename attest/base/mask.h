@@ -27,6 +27,23 @@ struct Window {
   std::optional<std::int64_t> right{};
 };
 
+/// Sequences laid end to end in one tensor: document n has the queries from query_starts[n] to before
+/// query_starts[n + 1], and its keys likewise (cumulative lengths, "cu_seqlens"). A query sees keys
+/// of its own document alone, and positions, corners and offsets count within it: corner
+/// bottom_right is own key count − own query count. Both lists begin with 0, never fall, have the same
+/// number of entries, and end with T and S. The same for every batch.
+struct Packing {
+  std::vector<std::int64_t> query_starts{};  ///< [documents + 1]
+  std::vector<std::int64_t> key_starts{};    ///< [documents + 1]
+};
+
+/// A name for each token: a query sees the keys of its own name alone. Positions stay those of the
+/// whole sequence. Any numbers in any order.
+struct DocumentIds {
+  std::vector<std::int64_t> query{};  ///< [T] for all batches, or [B·T]
+  std::vector<std::int64_t> key{};    ///< [S] for all batches, or [B·S]
+};
+
 /// Who may see whom, as data. A key is visible if *every* rule below lets it be seen.
 ///
 /// true means "may see". Masked means excluded: a hidden key or value is never read into a result,
@@ -37,6 +54,8 @@ struct Mask {
   std::vector<std::int64_t> query_offset{};  ///< for at_offset: one for all, or one per batch [B]
   Window window{};                           ///< −left ≤ j − position ≤ right
   std::vector<std::int64_t> key_lengths{};   ///< [B] or one for all: keys at and beyond are hidden
+  Packing packing{};                         ///< documents end to end; empty: none
+  DocumentIds documents{};                   ///< documents by name; empty: none
   View<const bool, 4> visible{};             ///< broadcasts to [B, H, T, S]
 
   /// The workbook's: j ≤ i, and T = S is required.

@@ -2,6 +2,7 @@
 #include "attest/base/threads.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <stop_token>
@@ -27,27 +28,28 @@ struct ThreadPool::Team {
   std::uint64_t generation = 0;
   int running = 0;
   int size = 1;
+  std::atomic<std::int64_t> next{0};  // the first piece that nobody has begun
   std::vector<std::jthread> members;  // last: joined before anything above goes away
 
-  void perform(int worker) const {
-    for (std::int64_t piece = worker; piece < pieces; piece += size) (*work)(piece);
+  void perform() {
+    for (std::int64_t piece = next++; piece < pieces; piece = next++) (*work)(piece);
   }
 
-  void serve(const std::stop_token& stop, int worker);
+  void serve(const std::stop_token& stop);
 };
 
 namespace {
 thread_local bool inside_a_run = false;
 }  // namespace
 
-void ThreadPool::Team::serve(const std::stop_token& stop, int worker) {
+void ThreadPool::Team::serve(const std::stop_token& stop) {
   inside_a_run = true;
   std::uint64_t seen = 0;
   std::unique_lock lock(guard);
   while (wake.wait(lock, stop, [&] { return generation != seen; })) {
     seen = generation;
     lock.unlock();
-    perform(worker);
+    perform();
     lock.lock();
     if (--running == 0) done.notify_one();
   }
@@ -58,7 +60,7 @@ ThreadPool::ThreadPool(int threads) : team_(std::make_unique<Team>()) {
   team_->size = threads;
   for (int worker = 1; worker < threads; ++worker) {
     team_->members.emplace_back(
-        [team = team_.get(), worker](const std::stop_token& stop) { team->serve(stop, worker); });
+        [team = team_.get()](const std::stop_token& stop) { team->serve(stop); });
   }
 }
 
@@ -76,12 +78,13 @@ void ThreadPool::run(std::int64_t pieces, const std::function<void(std::int64_t)
     const std::lock_guard lock(team_->guard);
     team_->work = &work;
     team_->pieces = pieces;
+    team_->next = 0;
     team_->running = team_->size - 1;
     ++team_->generation;
   }
   team_->wake.notify_all();
   inside_a_run = true;
-  team_->perform(0);
+  team_->perform();
   inside_a_run = false;
   std::unique_lock lock(team_->guard);
   team_->done.wait(lock, [this] { return team_->running == 0; });

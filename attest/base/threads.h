@@ -21,10 +21,12 @@ struct Range {
 /// A fixed team of threads that runs numbered pieces of work.
 ///
 /// `run(pieces, work)` calls `work(0) … work(pieces − 1)`, each once, and returns when all are done.
-/// Piece p always belongs to worker p mod threads: nothing depends on timing, so work that writes
-/// per piece gives the same bits for any number of threads. The calling thread is worker 0. `work`
-/// must not throw. Calls from inside `work`, and from two threads at once, run one after another on
-/// the calling thread's turn; nesting runs the inner pieces on the calling thread alone.
+/// Pieces are begun in the order of their numbers, each by the first worker that is free: which
+/// worker it is depends on timing, so work that gives the same bits for any number of threads writes
+/// to places that belong to its piece. A piece may wait for one of a smaller number, never for a
+/// greater. The calling thread is a worker. `work` must not throw. Calls from inside `work`, and from
+/// two threads at once, run one after another on the calling thread's turn; nesting runs the inner
+/// pieces on the calling thread alone.
 class ThreadPool {
  public:
   /// `threads` ≥ 1 workers, the caller included; 0 asks for one per processor.

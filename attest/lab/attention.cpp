@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attest/base/dropout.h"
 #include "attest/lab/attention_row.h"
 #include "attest/lab/elementary.h"
 #include "attest/lab/exact_sum.h"
@@ -29,7 +30,7 @@ void score(const AttentionCall& call, RowPlace at, std::int64_t j, AttentionRow&
 
   double biased = capped;
   if (options.bias || !options.alibi_slopes.empty()) {
-    const std::int64_t ahead = visibility.offset(at.b) + at.i - j;
+    const std::int64_t ahead = visibility.position_of(at) - j;
     const auto distance = static_cast<double>(ahead < 0 ? -ahead : ahead);
     const double slope = options.alibi_slopes.empty() ? 0 : options.alibi_slopes[at_index(at.h)];
     row.alibi[at_index(j)] = -slope * distance;
@@ -59,7 +60,23 @@ void share(const AttentionCall& call, RowPlace at, AttentionRow& row) {
   row.log_sum_exp = soft.log_sum_exp;
 }
 
-/// 3. The output is the weighted mean of the visible values; hidden ones are not read.
+/// 2b. Which weights are left out?  Those are exactly 0, the others divided by 1 − rate.
+void drop(const AttentionCall& call, RowPlace at, AttentionRow& row) {
+  const Dropout& dropout = call.options.dropout;
+  row.softmax = row.weights;
+  if (dropout.rate == 0) return;
+  const std::uint32_t threshold = dropout_threshold(dropout.rate);
+  const double kept_share = 1 - dropout.rate;
+  for (std::size_t j = 0; j < row.hidden.size(); ++j) {
+    if (row.hidden[j] != HiddenBy::nothing) continue;  // 0 already
+    const auto place32 = [](auto place) { return static_cast<std::uint32_t>(place); };
+    row.dropped[j] =
+        dropped(dropout.seed, threshold, {place32(at.b), place32(at.h), place32(at.i), place32(j)});
+    row.weights[j] = row.dropped[j] ? 0 : row.softmax[j] / kept_share;
+  }
+}
+
+/// 3. The output is the weighted sum of the visible values; hidden and dropped ones are not read.
 void mix(const AttentionCall& call, RowPlace at, AttentionRow& row) {
   const std::int64_t g = at.h / (call.shape.H / call.shape.G);
   std::vector<double> terms;
@@ -67,6 +84,7 @@ void mix(const AttentionCall& call, RowPlace at, AttentionRow& row) {
     terms.clear();
     for (std::int64_t j = 0; j < call.shape.S; ++j) {
       if (row.hidden[at_index(j)] != HiddenBy::nothing) continue;
+      if (row.dropped[at_index(j)]) continue;
       terms.push_back(row.weights[at_index(j)] * call.in.value(at.b, g, j, e));
     }
     row.output.push_back(exact_sum(terms));
@@ -79,6 +97,7 @@ void leave_empty(const AttentionCall& call, AttentionRow& row) {
   row.empty = true;
   row.exp.assign(at_index(call.shape.S), 0);
   row.minus_peak.assign(at_index(call.shape.S), -infinity);
+  row.softmax.assign(at_index(call.shape.S), filler);
   row.weights.assign(at_index(call.shape.S), filler);
   row.output.assign(at_index(call.shape.E), filler);
   row.log_sum_exp = -infinity;
@@ -93,6 +112,7 @@ AttentionRow compute_row(const AttentionCall& call, RowPlace at, Record record) 
     stage->assign(keys, 0);
   }
   row.hidden.resize(keys);
+  row.dropped.resize(keys);
   row.masked.assign(keys, -infinity);
   row.empty = true;
   for (std::size_t j = 0; j < keys; ++j) {
@@ -107,6 +127,7 @@ AttentionRow compute_row(const AttentionCall& call, RowPlace at, Record record) 
     leave_empty(call, row);
   } else {
     share(call, at, row);
+    drop(call, at, row);
     mix(call, at, row);
   }
   return row;

@@ -12,7 +12,7 @@ namespace attest::lab {
 
 struct AttentionResult {
   Tensor<double> output;       // [B, H, T, E]
-  Tensor<double> weights;      // [B, H, T, S]; no element if they were dropped
+  Tensor<double> weights;      // [B, H, T, S], what multiplies value; no element with Weights::drop
   Tensor<double> log_sum_exp;  // [B, H, T]
 };
 
@@ -29,20 +29,30 @@ using RowProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 ///     scaled      = dot / √D                     or dot · scale, when a scale is given
 ///     capped      = c · tanh(scaled / c)         with softcap c
 ///     biased      = capped + bias + alibi        the sum rounded once; alibi = −slope·distance
-///     weights     = exp(biased − peak) / sum     over the visible keys; 0 elsewhere
+///     softmax     = exp(biased − peak) / sum     over the visible keys; 0 elsewhere
+///     weights     = softmax                      with dropout: softmax / (1 − rate), or 0 if dropped
 ///     output[i,e] = Σ_j weights[i,j]·value[j,e]  the rounded products, their sum rounded once
 ///     log_sum_exp = peak + log(sum)              natural; sum includes exp(sink − peak)
 ///
 /// Shapes        query [B, H, T, D], key [B, G, S, D], value [B, G, S, E], H a multiple of G; any
 ///               strides. Query head h reads key/value head h div (H/G). T, S, B and E may be 0.
-/// Mask          true means "may see"; see attest/base/mask.h for corners, offsets and windows.
+/// Mask          true means "may see"; see attest/base/mask.h for corners, offsets, windows and
+///               documents. In a packed call every position, corner, offset, window and distance
+///               counts within the query's own document: without dropout, the call gives the bits
+///               of one call for each document. key_lengths then only hide, by their index in the
+///               whole tensor.
 /// Edge cases    A hidden key or value is never read, whatever it holds. A bias of −∞ hides its key.
+///               attest/base/dropout.h says which weights are dropped. Their values are not read
+///               either; their keys take their share of the softmax. A row whose weights are all
+///               dropped has output 0. The weights of the result are those after dropout,
+///               log_sum_exp is that before it. A rate of 0 changes no bit.
 ///               A query that sees no key is an error (no-visible-key, the first such row is named),
 ///               or as EmptyRow says, with a sink as without.
 ///               NaN or +∞ in a visible score makes the row NaN; −∞ in all of them likewise.
 /// Accuracy      each operation above is correctly rounded, once: a sum, a quotient, a root, a
-///               function. dot/√D is two of them. The whole stays within lab/bound.h. A product or
-///               a score beyond binary64 is infinite, and its row then NaN.
+///               function. dot/√D is two of them, and so is softmax/(1 − rate): the difference is
+///               rounded, then the quotient. The whole stays within lab/bound.h. A product or a score
+///               beyond binary64 is infinite, and its row then NaN.
 /// Determinism   the same bits on every machine and compiler, whatever the host's rounding mode.
 /// Fails         shape-mismatch, too-large, causal-needs-square, bad-option, no-visible-key. Memory
 ///               that cannot be had is std::bad_alloc, the one exception.

@@ -23,6 +23,7 @@ struct HeadTables {
   Tensor<double> d_biased;  // [T, S]
   Tensor<double> d_dot;     // [T, S]
   Tensor<bool> visible;     // [T, S]
+  Tensor<bool> kept;        // [T, S], visible and not dropped
 };
 
 struct Backward {
@@ -40,22 +41,24 @@ struct Backward {
     const std::size_t keys = row.weights.size();
 
     // output = Σ_j weights·value:  d_weights[j] = d_output[i]·value[j]
-    std::vector<double> d_weights(keys, 0);
+    // weights = softmax/(1 − rate):  d_softmax = d_weights/(1 − rate), and 0 where dropped
+    std::vector<double> d_softmax(keys, 0);
     for (std::size_t j = 0; j < keys; ++j) {
-      if (row.hidden[j] != HiddenBy::nothing) continue;
-      d_weights[j] = exact_dot(
+      if (row.hidden[j] != HiddenBy::nothing || row.dropped[j]) continue;
+      const double d_weight = exact_dot(
           {&gradients.d_output(at.b, at.h, at.i, 0), gradients.d_output.strides[3]},
           {&in.value(at.b, g, static_cast<std::int64_t>(j), 0), in.value.strides[3]}, shape.E);
+      d_softmax[j] = d_weight / (1 - options.dropout.rate);  // by 1, without dropout
     }
-    // weights = exp(biased − peak)/sum:  every score pulls at every weight through the sum.
+    // softmax = exp(biased − peak)/sum:  every score pulls at every weight through the sum.
     std::vector<double> terms(keys, 0);
-    for (std::size_t j = 0; j < keys; ++j) terms[j] = row.weights[j] * d_weights[j];
+    for (std::size_t j = 0; j < keys; ++j) terms[j] = row.softmax[j] * d_softmax[j];
     const double delta = exact_sum(terms);
     const double d_lse = gradients.d_log_sum_exp ? gradients.d_log_sum_exp(at.b, at.h, at.i) : 0;
     for (std::size_t j = 0; j < keys; ++j) {
       if (row.hidden[j] != HiddenBy::nothing) continue;
-      const double parts[] = {d_weights[j], -delta, d_lse};
-      const double d_biased = row.weights[j] * exact_sum(parts);
+      const double parts[] = {d_softmax[j], -delta, d_lse};
+      const double d_biased = row.softmax[j] * exact_sum(parts);
       // capped = c·tanh(scaled/c):  d_scaled = d_biased / cosh²(scaled/c)
       const double d_scaled =
           options.softcap ? d_biased * sech_squared(row.scaled[j] / *options.softcap) : d_biased;
@@ -64,6 +67,7 @@ struct Backward {
       const auto key = static_cast<std::int64_t>(j);
       head.weights(at.i, key) = row.weights[j];
       head.visible(at.i, key) = true;
+      head.kept(at.i, key) = !row.dropped[j];
       head.d_biased(at.i, key) = d_biased;
       head.d_dot(at.i, key) = options.scale ? d_scaled * *options.scale : d_scaled / root;
     }
@@ -112,7 +116,7 @@ struct Backward {
       for (std::int64_t e = 0; e < shape.E; ++e) {
         out.d_value(b, g, j, e) =
             sum_over_rows([&](const HeadTables& head, std::int64_t h, std::int64_t i) {
-              if (head.visible(i, j)) {
+              if (head.kept(i, j)) {
                 terms.push_back(head.weights(i, j) * gradients.d_output(b, h, i, e));
               }
             });
@@ -193,9 +197,9 @@ Result<AttentionGradients> attention_backward(const AttentionInputs<double>& inp
     for (std::int64_t g = 0; g < G; ++g) {
       std::vector<HeadTables> heads;
       for (std::int64_t h = g * (H / G); h < (g + 1) * (H / G); ++h) {
-        HeadTables& head =
-            heads.emplace_back(HeadTables{Tensor<double>({T, S}), Tensor<double>({T, S}),
-                                          Tensor<double>({T, S}), Tensor<bool>({T, S})});
+        HeadTables& head = heads.emplace_back(
+            HeadTables{Tensor<double>({T, S}), Tensor<double>({T, S}), Tensor<double>({T, S}),
+                       Tensor<bool>({T, S}), Tensor<bool>({T, S})});
         for (std::int64_t i = 0; i < T; ++i) {
           const RowPlace at{b, h, i};
           const AttentionRow row = compute_row(call, at, Record::result);

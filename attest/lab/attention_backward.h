@@ -25,8 +25,10 @@ struct AttentionGradients {
 ///
 ///     3  output  = Σ_j weights·value       d_value[j]   = Σ weights[i,j]·d_output[i]
 ///                                          d_weights    = d_output[i]·value[j]
-///     2  weights = exp(biased − peak)/sum  d_biased     = weights·((d_weights − delta) + d_log_sum_exp)
-///                                          delta        = Σ_j weights·d_weights
+///        weights = softmax/(1 − rate)      d_softmax    = d_weights/(1 − rate)
+///                  or 0 if dropped                        or 0 if dropped
+///     2  softmax = exp(biased − peak)/sum  d_biased     = softmax·((d_softmax − delta) + d_log_sum_exp)
+///                                          delta        = Σ_j softmax·d_softmax
 ///                                          d_sink      += w_sink·(d_log_sum_exp − delta)
 ///     1  biased  = capped + bias + alibi   d_bias       = d_biased
 ///        capped  = c·tanh(scaled/c)        d_scaled     = d_biased / cosh²(scaled/c)
@@ -36,7 +38,8 @@ struct AttentionGradients {
 /// The sums of d_key and d_value run over all rows and all query heads of the group at once.
 ///
 /// Edge cases    Rows that see no key give zero gradients (or fail, as in the forward call). Hidden
-///               keys and values are never read and get exactly zero.
+///               keys and values are never read and get exactly zero. A dropped weight's value is not
+///               read, and hears nothing from that row; its key hears of the others' through delta.
 /// Determinism, accuracy as `attention`. Overwrites nothing: returns new tensors.
 /// Fails         as `attention`; shape-mismatch if d_output or d_log_sum_exp has another shape.
 /// Cost          two T×S tables for each head, B·H·T·S·(2D + 3E) products.

@@ -65,7 +65,8 @@ Result<AttentionRow> attention_row(const AttentionInputs<double>& inputs,
     const auto place = static_cast<std::size_t>(j);
     for (std::int64_t e = 0; e < E; ++e) {
       const bool visible = row.hidden[place] == HiddenBy::nothing;
-      row.mix.push_back(visible ? row.weights[place] * inputs.value(at.b, g, j, e) : 0);
+      const bool read = visible && !row.dropped[place];
+      row.mix.push_back(read ? row.weights[place] * inputs.value(at.b, g, j, e) : 0);
     }
   }
   return row;

@@ -25,7 +25,9 @@ struct AttentionRow {
   std::vector<double> exp;         // [S]
   double sink_exp = 0;             // exp(sink − peak), 0 without a sink
   double sum = 0;                  // of exp and sink_exp
-  std::vector<double> weights;     // [S]
+  std::vector<double> softmax;     // [S], the weights before dropout
+  std::vector<bool> dropped;       // [S], visible keys whose weight is left out
+  std::vector<double> weights;     // [S], what multiplies value: after dropout
   std::vector<double> mix;         // [S, E], weights[j]·value[j,e]
   std::vector<double> output;      // [E]
   double log_sum_exp = 0;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "attest/base/dropout.h"
 #include "attest/lab/attention_row.h"
 #include "attest/lab/bound_fraction.h"
 #include "attest/lab/bound_row.h"
@@ -32,7 +33,7 @@ Estimate estimate_score(const EstimatedCall& call, RowPlace at, std::int64_t j, 
   if (!call.options.bias && call.options.alibi_slopes.empty()) return capped;
   Estimate alibi;
   if (!call.options.alibi_slopes.empty()) {
-    const std::int64_t ahead = call.visibility.offset(at.b) + at.i - j;
+    const std::int64_t ahead = call.visibility.position_of(at) - j;
     const auto distance = static_cast<double>(ahead < 0 ? -ahead : ahead);
     const double slope = call.options.alibi_slopes[static_cast<std::size_t>(at.h)];
     const double far = distance > 0x1p53 ? unit * distance : 0;
@@ -42,7 +43,46 @@ Estimate estimate_score(const EstimatedCall& call, RowPlace at, std::int64_t j, 
   return sum(parts);
 }
 
+/// softmax / (1 − rate), or 0: as attention.cpp has it.
+void estimate_dropout(const EstimatedCall& call, RowPlace at, EstimatedRow& row) {
+  const Dropout& dropout = call.options.dropout;
+  row.weights = row.softmax;
+  row.dropped.assign(row.keys.size(), false);
+  if (!call.drops()) return;
+  for (std::size_t k = 0; k < row.keys.size(); ++k) {
+    row.dropped[k] =
+        dropped(dropout.seed, dropout_threshold(dropout.rate),
+                {static_cast<std::uint32_t>(at.b), static_cast<std::uint32_t>(at.h),
+                 static_cast<std::uint32_t>(at.i), static_cast<std::uint32_t>(row.keys[k])});
+    row.weights[k] = row.dropped[k] ? Estimate{} : quotient(row.softmax[k], call.kept_share());
+  }
+}
+
+/// Σ weights·value over the visible keys. What dropout leaves is no mean, and errs as a plain sum.
+Estimate estimate_mix(const EstimatedCall& call, RowPlace at, std::int64_t e,
+                      const EstimatedRow& row) {
+  const std::int64_t g = call.group_of(at.h);
+  if (!call.drops()) {
+    std::vector<Estimate> values;
+    for (const std::int64_t j : row.keys) values.push_back(call.value({at.b, g, j}, e));
+    return mean_of(row.weights, values, call.options.sink.empty() ? Sink::absent : Sink::present);
+  }
+  std::vector<Estimate> terms;
+  for (std::size_t k = 0; k < row.keys.size(); ++k) {
+    if (row.dropped[k]) continue;
+    terms.push_back(product(row.weights[k], call.value({at.b, g, row.keys[k]}, e)));
+  }
+  return sum(terms);
+}
+
 }  // namespace
+
+Estimate EstimatedCall::kept_share() const {
+  const double share = 1 - options.dropout.rate;
+  const bool exact =
+      options.dropout.rate >= 0.5;  // Sterbenz: so is a rate of 0, divided by nowhere
+  return {share, exact ? 0 : rounding(share)};
+}
 
 Estimate EstimatedCall::root_of_width() const {
   const double width = static_cast<double>(shape.D);
@@ -71,13 +111,10 @@ EstimatedRow estimate_row(const EstimatedCall& call, RowPlace at) {
     row.sink_weight = shared.weights.back();
     shared.weights.pop_back();
   }
-  row.weights = std::move(shared.weights);
-
-  const std::int64_t g = call.group_of(at.h);
+  row.softmax = std::move(shared.weights);
+  estimate_dropout(call, at, row);
   for (std::int64_t e = 0; e < call.shape.E; ++e) {
-    std::vector<Estimate> values;
-    for (const std::int64_t j : row.keys) values.push_back(call.value({at.b, g, j}, e));
-    row.output.push_back(mean_of(row.weights, values, sink));
+    row.output.push_back(estimate_mix(call, at, e, row));
   }
   return row;
 }

@@ -22,8 +22,11 @@
 ///     biased      + errors of ALiBi + u·|biased|
 ///     weights     the peak cancels, δ = error of the score + u·|score − peak|, and
 ///                 weight·(1 − weight)·2δ to first order; at most max(weight, 1 − weight)
+///                 with dropout: the quotient's share of that, + 2u·|weight| (u from a rate of ½ on,
+///                 whose 1 − rate is exact); a dropped weight is exactly 0
 ///     log_sum_exp Σ weight·δ + u·(2 + |log sum| + |log_sum_exp|)
-///     output      Σ e_w·|value − c|, at most the width of the values' hull, + a few u·|value|
+///     output      Σ e_w·|value − c|, at most the width of the values' hull, + a few u·|value|;
+///                 with dropout, where nothing cancels: Σ e_w·|value| + u·Σ|weight·value| + u·|output|
 ///
 /// The formulas are in bound_estimate.h; docs/accuracy.md derives them. They keep products of
 /// errors, so they are no first-order estimates; the roundings of the bound's own arithmetic are
@@ -32,7 +35,7 @@ namespace attest::lab {
 
 struct AttentionBound {
   Tensor<double> output;       // [B, H, T, E]
-  Tensor<double> weights;      // [B, H, T, S]; 0 where hidden
+  Tensor<double> weights;      // [B, H, T, S]; 0 where hidden or dropped
   Tensor<double> scores;       // [B, H, T, S]; of the biased score; 0 where hidden
   Tensor<double> log_sum_exp;  // [B, H, T]
 };
@@ -40,8 +43,8 @@ struct AttentionBound {
 /// Formula       |lab::attention − mathematical value| ≤ bound, for each number of each result.
 /// Shapes        those of the results.
 /// Edge cases    A hidden key bounds with 0: its weight is exactly 0. A lone visible key has weight
-///               1 and gives its value exactly: bound 0. A row that sees nothing: 0. Infinite where
-///               a result is not finite: nothing is promised there.
+///               1 and, without dropout, gives its value exactly: bound 0. A row that sees nothing:
+///               0. Infinite where a result is not finite: nothing is promised there.
 /// Accuracy      pessimistic: random small calls use up to 0.9 of it, and half of their numbers at
 ///               most 0.1 (docs/accuracy.md has the figures).
 /// Determinism   the same bits everywhere; depends on inputs and options alone.
@@ -64,8 +67,8 @@ struct AttentionGradientBound {
 
 /// The same for `attention_backward`: every line of its formula with the errors of what enters.
 ///
-/// Formula       with x = d_weights − delta + d_log_sum_exp,
-///               e(d_biased) = weights·e(x) + |x|·e(weights) + e(x)·e(weights) + u·|d_biased|;
+/// Formula       with x = d_softmax − delta + d_log_sum_exp,
+///               e(d_biased) = softmax·e(x) + |x|·e(softmax) + e(x)·e(softmax) + u·|d_biased|;
 ///               then the factors of softcap and scale; sums add the errors of their terms
 /// Edge cases, determinism and sources as `bound_attention`.
 /// Fails         as `attention_backward`, but for no-visible-key.

@@ -49,17 +49,24 @@ struct BackwardBound {
     return {gradients.d_output(at.b, at.h, at.i, e), 0};
   }
 
-  /// output = Σ_j weights·value:  d_weights[j] = d_output[i]·value[j]
-  [[nodiscard]] std::vector<Estimate> back_to_weights(RowPlace at, const EstimatedRow& row) const {
-    std::vector<Estimate> d_weights;
-    for (const std::int64_t j : row.keys) {
+  /// output = Σ_j weights·value:         d_weights[j] = d_output[i]·value[j]
+  /// weights = softmax/(1 − rate) or 0:  d_softmax[j] = d_weights[j]/(1 − rate) or 0
+  [[nodiscard]] std::vector<Estimate> back_to_softmax(RowPlace at, const EstimatedRow& row) const {
+    std::vector<Estimate> d_softmax;
+    for (std::size_t k = 0; k < row.keys.size(); ++k) {
+      if (row.dropped[k]) {
+        d_softmax.emplace_back();
+        continue;
+      }
+      const std::int64_t j = row.keys[k];
       std::vector<Estimate> terms;
       for (std::int64_t e = 0; e < call.shape.E; ++e) {
         terms.push_back(product(d_output(at, e), call.value({at.b, call.group_of(at.h), j}, e)));
       }
-      d_weights.push_back(sum(terms));
+      const Estimate d_weight = sum(terms);
+      d_softmax.push_back(call.drops() ? quotient(d_weight, call.kept_share()) : d_weight);
     }
-    return d_weights;
+    return d_softmax;
   }
 
   /// capped = c·tanh(scaled/c), scaled = dot/√D or dot·scale:  from d_biased to d_dot
@@ -76,22 +83,22 @@ struct BackwardBound {
     if (row.keys.empty()) return;
     const std::int64_t g = call.group_of(at.h);
     const bool sink = !call.options.sink.empty();
-    const std::vector<Estimate> d_weights = back_to_weights(at, row);
-    // delta is a mean of d_weights under the weights: what all of them share does not err.
-    const Estimate delta = mean_of(row.weights, d_weights, sink ? Sink::present : Sink::absent);
+    const std::vector<Estimate> d_softmax = back_to_softmax(at, row);
+    // delta is a mean of d_softmax under the softmax: what all of them share does not err.
+    const Estimate delta = mean_of(row.softmax, d_softmax, sink ? Sink::present : Sink::absent);
     const Estimate d_lse{gradients.d_log_sum_exp ? gradients.d_log_sum_exp(at.b, at.h, at.i) : 0,
                          0};
     for (std::size_t k = 0; k < row.keys.size(); ++k) {
       const std::int64_t j = row.keys[k];
-      const Estimate parts[] = {d_weights[k], {-delta.value, delta.error}, d_lse};
-      const Estimate d_biased = product(row.weights[k], sum(parts));
+      const Estimate parts[] = {d_softmax[k], {-delta.value, delta.error}, d_lse};
+      const Estimate d_biased = product(row.softmax[k], sum(parts));
       const Estimate d_dot = back_to_dot(d_biased, row.capped_at[k]);
       if (call.options.bias) d_bias.add({at.b, at.h, at.i, j}, d_biased);
       for (std::int64_t d = 0; d < call.shape.D; ++d) {
         d_query.add({at.b, at.h, at.i, d}, product(d_dot, call.key({at.b, g, j}, d)));
         d_key.add({at.b, g, j, d}, product(d_dot, call.query(at, d)));
       }
-      for (std::int64_t e = 0; e < call.shape.E; ++e) {
+      for (std::int64_t e = 0; !row.dropped[k] && e < call.shape.E; ++e) {
         d_value.add({at.b, g, j, e}, product(row.weights[k], d_output(at, e)));
       }
     }

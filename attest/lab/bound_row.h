@@ -31,6 +31,10 @@ struct EstimatedCall {
   [[nodiscard]] std::int64_t group_of(std::int64_t h) const { return h / (shape.H / shape.G); }
   [[nodiscard]] Estimate root_of_width() const;
 
+  /// 1 − rate, rounded: what dropout divides by.
+  [[nodiscard]] Estimate kept_share() const;
+  [[nodiscard]] bool drops() const { return options.dropout.rate != 0; }
+
  private:
   static Estimate element(const View<const double, 4>& values, const View<const double, 4>& errors,
                           RowPlace at, std::int64_t column) {
@@ -43,9 +47,11 @@ struct EstimatedRow {
   std::vector<std::int64_t> keys;   // the visible ones; none: the row is empty
   std::vector<Estimate> capped_at;  // scaled / c; zeros without softcap
   std::vector<Estimate> scores;     // scaled, capped and biased
-  std::vector<Estimate> weights;
-  Estimate sink_weight;          // 0 without a sink
-  std::vector<Estimate> output;  // [E]
+  std::vector<Estimate> softmax;    // the weights before dropout
+  std::vector<bool> dropped;
+  std::vector<Estimate> weights;  // 0 where dropped
+  Estimate sink_weight;           // 0 without a sink
+  std::vector<Estimate> output;   // [E]
   Estimate log_sum_exp;
 };
 

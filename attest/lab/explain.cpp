@@ -169,10 +169,10 @@ class Explainer {
     } else if (stage_ == "sum") {
       f = sum(keys, [&](auto j) { return use("exp", {index[0], j}); });
       if (has("sink_exp")) f += " + " + use("sink_exp", index);
-    } else if (stage_ == "weights") {
+    } else if (stage_ == (has("softmax") ? "softmax" : "weights")) {
       f = use("exp", index) + " / " + use("sum", {index[0]});
-    } else if (stage_ == "mix") {
-      f = use("weights", {index[0], index[1]}) + " * " + use("value", {index[1], index[2]});
+    } else if (stage_ == "weights" || stage_ == "mix") {
+      of_dropout();
     } else if (stage_ == "output") {
       f = sum(keys, [&](auto j) { return use("mix", {index[0], j, index[1]}); });
     } else if (stage_ == "log_sum_exp") {
@@ -181,6 +181,20 @@ class Explainer {
       return false;
     }
     return true;
+  }
+
+  /// What is left of a weight, and of what it brings.
+  void of_dropout() {
+    const auto& index = address_.index;
+    if (trace_.dropped(head_->prefix, index[0], index[1])) {
+      out_.formula = "0";
+      out_.note = stage_ == "mix" ? "the weight is dropped, and its value not read" : "dropped";
+    } else if (stage_ == "mix") {
+      out_.formula =
+          use("weights", {index[0], index[1]}) + " * " + use("value", {index[1], index[2]});
+    } else {
+      out_.formula = use("softmax", index) + sentence(" / (1 - ", head_->dropout_rate, ")");
+    }
   }
 
   /// One entry of a matrix product: Σ_n left[i,n]·right[n,j].

@@ -72,6 +72,56 @@ bool fits_batches(const std::vector<std::int64_t>& entries, std::int64_t batches
   return entries.size() == 1 || static_cast<std::int64_t>(entries.size()) == batches;
 }
 
+/// Cumulative lengths of packed documents: from 0 up to the whole axis.
+MaybeFailure check_cumulative(const char* name, const std::vector<std::int64_t>& starts,
+                              std::int64_t whole) {
+  if (starts.size() < 2 || starts.front() != 0 || starts.back() != whole) {
+    return bad_option(name, " must go from 0 to ", whole, " in at least two entries; it has ",
+                      starts.size());
+  }
+  for (std::size_t d = 1; d < starts.size(); ++d) {
+    if (starts[d - 1] > starts[d]) {
+      return bad_option(name, " must never fall; entry ", d, " is ", starts[d], " after ",
+                        starts[d - 1]);
+    }
+  }
+  return {};
+}
+
+MaybeFailure check_documents(const Mask& mask, const Extents& n) {
+  const auto& [query_starts, key_starts] = mask.packing;
+  if (!query_starts.empty() || !key_starts.empty()) {
+    if (auto wrong = check_cumulative("query_starts", query_starts, n.T)) return wrong;
+    if (auto wrong = check_cumulative("key_starts", key_starts, n.S)) return wrong;
+    if (query_starts.size() != key_starts.size()) {
+      return bad_option("query_starts and key_starts must have the same number of entries; they ",
+                        "have ", query_starts.size(), " and ", key_starts.size());
+    }
+  }
+  for (std::size_t d = 1; mask.corner == Corner::square && d < query_starts.size(); ++d) {
+    const std::int64_t queries = query_starts[d] - query_starts[d - 1];
+    const std::int64_t keys = key_starts[d] - key_starts[d - 1];
+    if (queries != keys) {
+      return bad_attention(
+          ErrorKind::shape, "shape-mismatch",
+          "a square mask needs as many queries as keys in every document; document ", d - 1,
+          " has ", queries, " and ", keys);
+    }
+  }
+  const auto& [query_names, key_names] = mask.documents;
+  if (query_names.empty() && key_names.empty()) return {};
+  const auto names = [&](const std::vector<std::int64_t>& list, std::int64_t length) {
+    const auto size = static_cast<std::int64_t>(list.size());
+    return size == length || size == n.B * length;
+  };
+  if (!names(query_names, n.T) || !names(key_names, n.S)) {
+    return bad_option("document ids need an entry for each token, of one batch or of all; T is ",
+                      n.T, ", S is ", n.S, ", they have ", query_names.size(), " and ",
+                      key_names.size());
+  }
+  return {};
+}
+
 MaybeFailure check_mask(const Mask& mask, const Extents& n) {
   constexpr std::int64_t far = std::int64_t{1} << 53U;
   if (mask.corner == Corner::square && n.T != n.S) {
@@ -103,7 +153,7 @@ MaybeFailure check_mask(const Mask& mask, const Extents& n) {
                        Shape(mask.visible.extents.begin(), mask.visible.extents.end()),
                        {n.B, n.H, n.T, n.S});
   }
-  return {};
+  return check_documents(mask, n);
 }
 
 MaybeFailure check_per_head(const char* name, const std::vector<double>& numbers, std::int64_t H) {
@@ -131,6 +181,10 @@ MaybeFailure check_options(const AttentionOptions<double>& options, const Extent
   if (options.softcap && !(std::isfinite(*options.softcap) && *options.softcap > 0)) {
     return bad_option("softcap must be finite and above 0");
   }
+  if (!(options.dropout.rate >= 0 && options.dropout.rate < 1)) {
+    return bad_option("a dropout rate must be at least 0 and below 1; it is ",
+                      options.dropout.rate);
+  }
   return {};
 }
 
@@ -150,7 +204,9 @@ MaybeFailure check_row(const AttentionArrays<Real>& in, const AttentionRules& ru
     if (!sees(in, rules.mask, p)) continue;
     any = true;
     if (!row_is_finite(in.key, p.b, g, p.j)) return not_finite("attention", "a visible key");
-    if (!row_is_finite(in.value, p.b, g, p.j)) return not_finite("attention", "a visible value");
+    if (stays(rules.dropout, p) && !row_is_finite(in.value, p.b, g, p.j)) {
+      return not_finite("attention", "a visible value");
+    }
     if (in.bias.present() && !is_finite(broadcast_at(in.bias, {p.b, p.h, p.i, p.j}))) {
       return not_finite("attention", "a visible bias");
     }
@@ -188,6 +244,7 @@ Result<CheckedCall> checked(const AttentionInputs<double>& inputs,
   call.rules.scale = options.scale;
   call.rules.softcap = options.softcap;
   call.rules.alibi_slopes.assign(options.alibi_slopes.begin(), options.alibi_slopes.end());
+  call.rules.dropout = options.dropout;
   call.rules.empty_row = options.empty_row;
   for (std::int64_t b = 0; b < n.B; ++b) {
     for (std::int64_t h = 0; h < n.H; ++h) {

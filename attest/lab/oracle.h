@@ -38,7 +38,7 @@ using OracleTensor = Array<Real>;
 
 struct Attention {
   OracleTensor output;       // [B, H, T, E]
-  OracleTensor weights;      // [B, H, T, S]; 0 where hidden
+  OracleTensor weights;      // [B, H, T, S]; as they multiply value; 0 where hidden or dropped
   OracleTensor scores;       // [B, H, T, S]; scaled, capped and biased; −∞ where hidden
   OracleTensor log_sum_exp;  // [B, H, T]; natural, with the sink
 };
@@ -51,7 +51,8 @@ struct AttentionGradients {
   OracleTensor d_sink;   // [H]
 };
 
-/// output = softmax(cap(query · keyᵀ / √D) + bias − slope · distance) · value, over visible keys.
+/// output = dropout(softmax(cap(query · keyᵀ / √D) + bias − slope · distance)) · value, over visible
+/// keys. Dropout makes a weight 0, its value is then not looked at, or divides it by 1 − rate.
 ///
 /// A row without a visible key fails, and is named; or is filled as options.empty_row says, with a
 /// log_sum_exp of −∞ even if there is a sink. The exponentials are unshifted wherever every visible

@@ -55,6 +55,7 @@ std::vector<RowStage> row_stages(const AttentionCase& call, const AttentionShape
           {"exp", keys, true, table(&Row::exp)},
           {"sink_exp", {}, sinks, number(&Row::sink_exp)},
           {"sum", {}, true, number(&Row::sum)},
+          {"softmax", keys, call.dropout.rate != 0, table(&Row::softmax)},
           {"weights", keys, true, table(&Row::weights)},
           {"mix", {shape.S, shape.E}, true, table(&Row::mix)},
           {"output", {shape.E}, true, table(&Row::output)},
@@ -143,6 +144,12 @@ HiddenBy Trace::hidden_by(std::string_view prefix, std::int64_t i, std::int64_t 
   return head->hidden[static_cast<std::size_t>((i - first_row_) * head->keys + j)];
 }
 
+bool Trace::dropped(std::string_view prefix, std::int64_t i, std::int64_t j) const {
+  const auto head = std::ranges::find(heads_, prefix, &Head::prefix);
+  if (head == heads_.end()) return false;
+  return head->dropped[static_cast<std::size_t>((i - first_row_) * head->keys + j)];
+}
+
 Result<void> Trace::add_head(const AttentionCase& call, Head head, RowPlace first,
                              std::int64_t rows) {
   const std::int64_t S = call.key.extent(2);
@@ -173,6 +180,7 @@ Result<void> Trace::add_head(const AttentionCase& call, Head head, RowPlace firs
       if (stages[n].present) numbers[n].insert(numbers[n].end(), part.begin(), part.end());
     }
     head.hidden.insert(head.hidden.end(), row->hidden.begin(), row->hidden.end());
+    head.dropped.insert(head.dropped.end(), row->dropped.begin(), row->dropped.end());
   }
   for (std::size_t n = 0; n < stages.size(); ++n) {
     if (!stages[n].present) continue;
@@ -184,6 +192,7 @@ Result<void> Trace::add_head(const AttentionCase& call, Head head, RowPlace firs
   head.head_dim = call.query.extent(3);
   head.scale = call.scale;
   head.softcap = call.softcap;
+  head.dropout_rate = call.dropout.rate;
   heads_.push_back(std::move(head));
   return {};
 }

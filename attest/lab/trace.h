@@ -84,6 +84,9 @@ class Trace {
   /// What hides key j from query i in the head with this prefix ("h1.", or "").
   [[nodiscard]] HiddenBy hidden_by(std::string_view prefix, std::int64_t i, std::int64_t j) const;
 
+  /// Whether dropout leaves out what query i gives key j; false for a hidden key.
+  [[nodiscard]] bool dropped(std::string_view prefix, std::int64_t i, std::int64_t j) const;
+
   /// The prefixes of the heads, in order: {""} for one head, {"h0.", "h1."}, {"batch0.h0.", …}.
   [[nodiscard]] std::vector<std::string> heads() const;
 
@@ -92,10 +95,12 @@ class Trace {
   struct Head {
     std::string prefix;
     std::vector<HiddenBy> hidden;  // [rows, S]
+    std::vector<bool> dropped;     // [rows, S]
     std::int64_t keys = 0;
     std::int64_t head_dim = 0;
     std::optional<double> scale;
     std::optional<double> softcap;
+    double dropout_rate = 0;
     bool self_projected = false;  // query, key and value are the head's projection
   };
   [[nodiscard]] const Head* head_of(std::string_view name, std::string& stage) const;

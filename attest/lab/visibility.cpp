@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "attest/lab/visibility.h"
 
+#include <algorithm>
+#include <functional>
 #include <limits>
+#include <utility>
 
 #include "attest/base/shape.h"
 #include "attest/base/text.h"
@@ -52,6 +55,63 @@ Result<void> check_shapes(const AttentionInputs<double>& in) {
   return {};
 }
 
+/// Starts of documents along one axis: 0, never falling, the axis's length.
+Result<void> check_starts(const char* name, const std::vector<std::int64_t>& starts,
+                          std::int64_t length) {
+  if (starts.size() < 2) {
+    return bad_option(sentence(name, " must have an entry more than there are documents; it has ",
+                               starts.size()));
+  }
+  if (starts.front() != 0 || starts.back() != length) {
+    return bad_option(sentence(name, " must begin with 0 and end with ", length,
+                               "; it begins with ", starts.front(), " and ends with ",
+                               starts.back()));
+  }
+  const auto falls = std::ranges::adjacent_find(starts, std::greater<>{});
+  if (falls != starts.end()) {
+    return bad_option(sentence(name, " must never fall; ", *falls, " is followed by ", falls[1]));
+  }
+  return {};
+}
+
+Result<void> check_packing(const Mask& mask, const AttentionShape& s) {
+  const auto& [queries, keys] = mask.packing;
+  if (queries.empty() && keys.empty()) return {};
+  if (auto ok = check_starts("packing.query_starts", queries, s.T); !ok) return ok;
+  if (auto ok = check_starts("packing.key_starts", keys, s.S); !ok) return ok;
+  if (queries.size() != keys.size()) {
+    return bad_option(sentence("packing.query_starts and packing.key_starts must have as many ",
+                               "entries; they have ", queries.size(), " and ", keys.size()));
+  }
+  if (mask.corner != Corner::square || !mask.future_hidden) return {};
+  for (std::size_t n = 0; n + 1 < queries.size(); ++n) {
+    const std::int64_t own_queries = queries[n + 1] - queries[n];
+    const std::int64_t own_keys = keys[n + 1] - keys[n];
+    if (own_queries == own_keys) continue;
+    return Failure{ErrorKind::shape, "causal-needs-square",
+                   sentence("[attention] causal mode requires equal lengths; document ", n, " has ",
+                            own_queries, " queries and ", own_keys,
+                            " keys: say which corner is meant: top-left, bottom-right, or the "
+                            "position of query 0")};
+  }
+  return {};
+}
+
+Result<void> check_documents(const DocumentIds& ids, const AttentionShape& s) {
+  if (ids.query.empty() && ids.key.empty()) return {};
+  const auto fits = [&](const char* name, const std::vector<std::int64_t>& list, const char* letter,
+                        std::int64_t length) -> Result<void> {
+    const auto size = static_cast<std::int64_t>(list.size());
+    const bool for_each_batch = length > 0 && size % length == 0 && size / length == s.B;
+    if (size == length || for_each_batch) return {};
+    return bad_option(sentence(name, " must have ", letter, " = ", length,
+                               " entries, or so many for each of B = ", s.B, " batches; it has ",
+                               size));
+  };
+  if (auto ok = fits("documents.query", ids.query, "T", s.T); !ok) return ok;
+  return fits("documents.key", ids.key, "S", s.S);
+}
+
 Result<void> check_mask(const Mask& mask, const AttentionShape& s) {
   if (mask.corner == Corner::square && mask.future_hidden && s.T != s.S) {
     return Failure{
@@ -98,6 +158,22 @@ Result<void> check_mask(const Mask& mask, const AttentionShape& s) {
         sentence("mask must broadcast to [B, H, T, S] = ", to_string(Shape{s.B, s.H, s.T, s.S}),
                  "; it has shape ", to_string(mask.visible.extents)));
   }
+  if (auto ok = check_packing(mask, s); !ok) return ok;
+  return check_documents(mask.documents, s);
+}
+
+Result<void> check_dropout(const Dropout& dropout, const AttentionShape& s) {
+  if (!(dropout.rate >= 0 && dropout.rate < 1)) {
+    return bad_option(sentence("a dropout rate must lie in [0, 1); found ", dropout.rate));
+  }
+  if (dropout.rate == 0) return {};
+  // The counter of the random bits has 32 for each part of a weight's place.
+  constexpr std::int64_t beyond = std::int64_t{1} << 32U;
+  for (const auto& [letter, extent] :
+       {std::pair{"B", s.B}, std::pair{"H", s.H}, std::pair{"T", s.T}, std::pair{"S", s.S}}) {
+    if (extent < beyond) continue;
+    return bad_option(sentence("dropout needs ", letter, " below 2^32; it is ", extent));
+  }
   return {};
 }
 
@@ -124,7 +200,8 @@ Result<void> check_options(const AttentionOptions<double>& options, const Attent
     return {};
   };
   if (auto ok = per_head("alibi_slopes", options.alibi_slopes); !ok) return ok;
-  return per_head("sink", options.sink);
+  if (auto ok = per_head("sink", options.sink); !ok) return ok;
+  return check_dropout(options.dropout, s);
 }
 
 }  // namespace
@@ -133,6 +210,8 @@ std::string reason(HiddenBy rule) {
   switch (rule) {
     case HiddenBy::nothing:
       return "";
+    case HiddenBy::document:
+      return "document";
     case HiddenBy::future:
       return "causal";
     case HiddenBy::window:
@@ -184,13 +263,25 @@ std::int64_t Visibility::key_length(std::int64_t b) const {
                                        : mask_.key_lengths[static_cast<std::size_t>(b)];
 }
 
-std::int64_t Visibility::offset(std::int64_t b) const {
+Visibility::Document Visibility::document_of(RowPlace at) const {
+  const auto& [queries, keys] = mask_.packing;
+  if (queries.empty()) return {.queries = shape_.T, .keys = key_length(at.b)};
+  // The last start at or before the query: documents without queries share it, and stand before.
+  const auto after = std::ranges::upper_bound(queries, at.i);
+  const auto n = static_cast<std::size_t>(after - queries.begin()) - 1;
+  return {.first_query = queries[n],
+          .first_key = keys[n],
+          .queries = queries[n + 1] - queries[n],
+          .keys = keys[n + 1] - keys[n]};
+}
+
+std::int64_t Visibility::offset(std::int64_t b, const Document& own) const {
   switch (mask_.corner) {
     case Corner::square:
     case Corner::top_left:
       return 0;
     case Corner::bottom_right:
-      return key_length(b) - shape_.T;
+      return own.keys - own.queries;
     case Corner::at_offset:
       return mask_.query_offset.size() == 1 ? mask_.query_offset[0]
                                             : mask_.query_offset[static_cast<std::size_t>(b)];
@@ -198,8 +289,29 @@ std::int64_t Visibility::offset(std::int64_t b) const {
   return 0;
 }
 
+std::int64_t Visibility::position_of(RowPlace at) const {
+  const Document own = document_of(at);
+  return own.first_key + offset(at.b, own) + (at.i - own.first_query);
+}
+
+bool Visibility::same_document(RowPlace at, std::int64_t j) const {
+  if (!mask_.packing.query_starts.empty()) {
+    const Document own = document_of(at);
+    if (j < own.first_key || j >= own.first_key + own.keys) return false;
+  }
+  const auto& [queries, keys] = mask_.documents;
+  if (queries.empty()) return true;
+  const auto name_of = [&](const std::vector<std::int64_t>& names, std::int64_t length,
+                           std::int64_t place) {
+    const bool shared = static_cast<std::int64_t>(names.size()) == length;
+    return names[static_cast<std::size_t>(shared ? place : at.b * length + place)];
+  };
+  return name_of(queries, shape_.T, at.i) == name_of(keys, shape_.S, j);
+}
+
 HiddenBy Visibility::rule(RowPlace at, std::int64_t j) const {
-  const std::int64_t position = offset(at.b) + at.i;
+  if (!same_document(at, j)) return HiddenBy::document;
+  const std::int64_t position = position_of(at);
   if (mask_.future_hidden && j > position) return HiddenBy::future;
   if (mask_.window.left && j < position - *mask_.window.left) return HiddenBy::window;
   if (mask_.window.right && j > position + *mask_.window.right) return HiddenBy::window;

@@ -28,10 +28,11 @@ struct RowPlace {
   std::int64_t i = 0;
 };
 
-/// The rule that hides a key; the first that applies, in this order.
-enum class HiddenBy { nothing, future, window, key_length, mask, bias };
+/// The rule that hides a key; the first that applies, in this order. A key of another document comes
+/// first: in a packed call it has no position that the other rules could speak of.
+enum class HiddenBy { nothing, document, future, window, key_length, mask, bias };
 
-/// "", "causal", "window", "length", "mask", "bias -inf": for traces and error sentences.
+/// "", "document", "causal", "window", "length", "mask", "bias -inf": for traces and error sentences.
 [[nodiscard]] std::string reason(HiddenBy rule);
 
 /// Everything that a call must satisfy before any arithmetic, checked once.
@@ -46,8 +47,9 @@ class Visibility {
   /// The options must have passed `check_attention`.
   Visibility(const AttentionOptions<double>& options, const AttentionShape& shape);
 
-  /// The key position of query 0 in batch b.
-  [[nodiscard]] std::int64_t offset(std::int64_t b) const;
+  /// Where this query stands, as the index of a key: causal, window and ALiBi count from here. In a
+  /// packed call that is a place within its own document, counted from the document's first key.
+  [[nodiscard]] std::int64_t position_of(RowPlace at) const;
 
   /// Why key j is hidden from this query, or `nothing` if it may be seen.
   [[nodiscard]] HiddenBy rule(RowPlace at, std::int64_t j) const;
@@ -59,7 +61,18 @@ class Visibility {
   [[nodiscard]] double bias(RowPlace at, std::int64_t j) const;
 
  private:
+  /// Where a document begins in the two tensors, and how much of each is its own.
+  struct Document {
+    std::int64_t first_query = 0;
+    std::int64_t first_key = 0;
+    std::int64_t queries = 0;
+    std::int64_t keys = 0;
+  };
+
   [[nodiscard]] std::int64_t key_length(std::int64_t b) const;
+  [[nodiscard]] Document document_of(RowPlace at) const;
+  [[nodiscard]] std::int64_t offset(std::int64_t b, const Document& own) const;
+  [[nodiscard]] bool same_document(RowPlace at, std::int64_t j) const;
 
   const Mask& mask_;
   AttentionShape shape_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attest/base/dropout.h"
 #include "attest/base/random.h"
 #include "attest/lab/oracle/activations.h"
 #include "attest/lab/oracle/attention.h"
@@ -102,6 +103,18 @@ RandomCall random_call(Random& random) {
   if (coin()) rules.softcap = random.uniform(0.5, 3);
   if (coin()) {
     for (std::int64_t h = 0; h < H; ++h) rules.alibi_slopes.emplace_back(random.uniform(0, 1));
+  }
+  if (coin()) rules.dropout = {random.uniform(0, 0.9), random.bits()};
+  if (coin()) {
+    const std::int64_t cut = random.between(0, T);
+    rules.mask.packing = {{0, cut, T}, {0, random.between(0, S), S}};
+  }
+  const auto names = [&](std::vector<std::int64_t>& list, std::int64_t tokens) {
+    for (std::int64_t n = 0; n < tokens; ++n) list.push_back(random.between(0, 1));
+  };
+  if (coin()) {
+    names(rules.mask.documents.query, coin() ? T : B * T);
+    names(rules.mask.documents.key, coin() ? S : B * S);
   }
   return call;
 }
@@ -304,6 +317,17 @@ TEST(OracleLaw, JointPermutationOfKeysAndValuesChangesNothing) {
   }
 }
 
+/// What dropout makes of a weight of 1, the k-th of a [B, H, T, S].
+Real left_of_one(const Dropout& dropout, const Extents& n, std::size_t k) {
+  const auto place = [&](std::int64_t below, std::int64_t extent) {
+    return static_cast<std::uint32_t>(static_cast<std::int64_t>(k) / below % extent);
+  };
+  const WeightPlace at{place(n.H * n.T * n.S, n.B), place(n.T * n.S, n.H), place(n.S, n.T),
+                       place(1, n.S)};
+  if (dropped(dropout.seed, dropout_threshold(dropout.rate), at)) return 0;
+  return 1 / (1 - Real(dropout.rate));
+}
+
 TEST(OracleLaw, WeightsAreExpOfScoreLessLogSumExp) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed, 6);
@@ -314,7 +338,8 @@ TEST(OracleLaw, WeightsAreExpOfScoreLessLogSumExp) {
       const Real& log_sum_exp = out.log_sum_exp.values[k / static_cast<std::size_t>(n.S)];
       const Real expected =
           is_finite(out.scores.values[k]) ? exp(out.scores.values[k] - log_sum_exp) : Real(0);
-      EXPECT_LE(abs(out.weights.values[k] - expected), Real("1e-60")) << "seed " << seed;
+      const Real left = left_of_one(call.rules.dropout, n, k);
+      EXPECT_LE(abs(out.weights.values[k] - expected * left), Real("1e-60")) << "seed " << seed;
     }
   }
 }

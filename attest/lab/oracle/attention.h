@@ -8,17 +8,9 @@
 #include "attest/base/attention_call.h"
 #include "attest/lab/oracle/array.h"
 #include "attest/lab/oracle/real.h"
+#include "attest/lab/oracle/visibility.h"
 
 namespace attest::lab::oracle {
-
-struct Extents {
-  std::int64_t B = 0, H = 0, G = 0, T = 0, S = 0, D = 0, E = 0;
-};
-
-/// One query and one key of a batch and a query head.
-struct Pair {
-  std::int64_t b = 0, h = 0, i = 0, j = 0;
-};
 
 /// Which softmax is evaluated; both are the same function.
 enum class SoftmaxPath {
@@ -33,6 +25,7 @@ struct AttentionRules {
   std::optional<double> scale{};
   std::optional<double> softcap{};
   std::vector<Real> alibi_slopes{};  // [H]; empty: none
+  Dropout dropout{};
   EmptyRow empty_row = EmptyRow::error;
   SoftmaxPath path = SoftmaxPath::automatic;
 };
@@ -54,47 +47,10 @@ struct AttentionArrays {
 template <class Scalar>
 struct AttentionValues {
   Array<Scalar> output;       // [B, H, T, E]
-  Array<Scalar> weights;      // [B, H, T, S]; 0 where hidden
+  Array<Scalar> weights;      // [B, H, T, S]; as they multiply value; 0 where hidden or dropped
   Array<Scalar> scores;       // [B, H, T, S]; scaled, capped and biased; −∞ where hidden
   Array<Scalar> log_sum_exp;  // [B, H, T]; natural, with the sink
 };
-
-/// An entry that holds for every batch, or the batch's own.
-inline std::int64_t entry_of_batch(const std::vector<std::int64_t>& entries, std::int64_t b) {
-  return entries.size() == 1 ? entries[0] : entries[static_cast<std::size_t>(b)];
-}
-
-/// Keys of batch b that exist: its key length, or S.
-inline std::int64_t own_keys(const Mask& mask, const Extents& n, std::int64_t b) {
-  return mask.key_lengths.empty() ? n.S : entry_of_batch(mask.key_lengths, b);
-}
-
-/// The key position at which query i of batch b stands: offset + i.
-inline std::int64_t query_position(const Mask& mask, const Extents& n, const Pair& p) {
-  switch (mask.corner) {
-    case Corner::square:
-    case Corner::top_left:
-      return p.i;
-    case Corner::bottom_right:
-      return own_keys(mask, n, p.b) - n.T + p.i;
-    case Corner::at_offset:
-      return entry_of_batch(mask.query_offset, p.b) + p.i;
-  }
-  return p.i;
-}
-
-/// Whether every rule of the mask lets query i see key j.
-inline bool mask_lets_see(const Mask& mask, const Extents& n, const Pair& p) {
-  const std::int64_t position = query_position(mask, n, p);
-  if (p.j >= own_keys(mask, n, p.b)) return false;
-  if (mask.future_hidden && p.j > position) return false;
-  if (mask.window.left && position - p.j > *mask.window.left) return false;
-  if (mask.window.right && p.j - position > *mask.window.right) return false;
-  if (mask.visible) {
-    return broadcast(mask.visible, {n.B, n.H, n.T, n.S})(p.b, p.h, p.i, p.j);
-  }
-  return true;
-}
 
 /// As the mask says, and a bias of −∞ hides too. A hidden key's bias is not looked at.
 template <class Scalar>
@@ -125,7 +81,7 @@ template <class Scalar>
   }
   if (in.bias.present()) s = s + broadcast_at(in.bias, {p.b, p.h, p.i, p.j});
   if (!rules.alibi_slopes.empty()) {
-    const Real distance = abs(Real(query_position(rules.mask, n, p) - p.j));
+    const Real distance = abs(Real(steps_back(rules.mask, n, p)));
     s = s - Scalar(rules.alibi_slopes[static_cast<std::size_t>(p.h)] * distance);
   }
   return s;
@@ -191,23 +147,31 @@ void attend_row(const AttentionArrays<Scalar>& in, const AttentionRules& rules, 
   std::optional<Scalar> sink;
   if (in.sink.present()) sink = in.sink(p.h);
   const SoftmaxRow<Scalar> row = softmax_row(scores, sink, rules.path);
-  for (std::size_t k = 0; k < seen.size(); ++k) {
-    out.weights(p.b, p.h, p.i, seen[k]) = row.weights[k];
-  }
   out.log_sum_exp(p.b, p.h, p.i) = row.log_sum_exp;
+  // weights = softmax / (1 − rate) where dropout leaves them in; the other values are not looked at
+  std::vector<std::int64_t> mixed;
+  std::vector<Scalar> weights;
+  for (std::size_t k = 0; k < seen.size(); ++k) {
+    if (!stays(rules.dropout, {p.b, p.h, p.i, seen[k]})) continue;
+    mixed.push_back(seen[k]);
+    weights.push_back(rules.dropout.rate == 0
+                          ? row.weights[k]
+                          : Scalar(row.weights[k] / Real(1 - Real(rules.dropout.rate))));
+    out.weights(p.b, p.h, p.i, seen[k]) = weights.back();
+  }
   // output[i,e] = Σ_j weights[i,j] · value[j,e]
   const std::int64_t g = group_of(p.h, n);
   for (std::int64_t e = 0; e < n.E; ++e) {
     out.output(p.b, p.h, p.i, e) = sum_of_products(
-        static_cast<std::int64_t>(seen.size()), Scalar(Real(0)),
-        [&](auto k) -> const Scalar& { return row.weights[static_cast<std::size_t>(k)]; },
+        static_cast<std::int64_t>(mixed.size()), Scalar(Real(0)),
+        [&](auto k) -> const Scalar& { return weights[static_cast<std::size_t>(k)]; },
         [&](auto k) -> const Scalar& {
-          return in.value(p.b, g, seen[static_cast<std::size_t>(k)], e);
+          return in.value(p.b, g, mixed[static_cast<std::size_t>(k)], e);
         });
   }
 }
 
-/// output = softmax(score) · value, row by row. Shapes and options must fit, visible numbers be
+/// output = dropout(softmax(score)) · value, row by row. Shapes and options must fit, visible numbers be
 /// finite and, with EmptyRow::error, every query see a key: see oracle::attention.
 template <class Scalar>
 [[nodiscard]] AttentionValues<Scalar> attention(const AttentionArrays<Scalar>& in,
