@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+#include "attest/attention/attention.h"
+
+#include "attest/attention/call.h"
+#include "attest/attention/decode.h"
+#include "attest/attention/dispatch.h"
+#include "attest/attention/empty_row.h"
+#include "attest/attention/row_block.h"
+#include "attest/attention/scratch.h"
+#include "attest/base/shape.h"
+#include "attest/base/text.h"
+#include "attest/linalg/flush.h"
+
+namespace attest {
+namespace engine {
+namespace {
+
+template <class T>
+struct ForwardCall {
+  using Sum = AccumulatorOf<T>;
+  const Call& call;
+  const Ranges& ranges;
+  const AttentionOutputs<T>& outputs;
+  kernels::ForwardKernel<Sum> kernel;
+  FirstEmptyRow& empty;
+
+  /// Blocks of 64 rows that read one key/value head.
+  [[nodiscard]] std::int64_t blocks() const {
+    return (call.shape.rows() + kernels::block_rows - 1) / kernels::block_rows;
+  }
+  [[nodiscard]] std::int64_t pieces() const { return call.shape.B * call.shape.G * blocks(); }
+
+  void piece(std::int64_t number) const {
+    // The last blocks come first: under a causal mask they are the longest.
+    const std::int64_t count = blocks();
+    const std::int64_t head = number / count;
+    BlockPlace place{.b = head / call.shape.G,
+                     .g = head % call.shape.G,
+                     .first_row = (count - 1 - number % count) * kernels::block_rows};
+    place.rows = static_cast<int>(
+        std::min<std::int64_t>(kernels::block_rows, call.shape.rows() - place.first_row));
+    run(place);
+  }
+
+  void run(const BlockPlace& place) const {
+    RowBlock<Sum> rows;
+    gather(rows, call, ranges, place);
+    void* output[kernels::block_rows];
+    Sum log_sum_exp[kernels::block_rows];
+    for (int r = 0; r < place.rows; ++r) {
+      output[r] = &outputs.output(place.b, rows.head[r], rows.query[r], 0);
+    }
+    const Shape& s = call.shape;
+    const auto size = static_cast<std::size_t>(kernels::forward_scratch(s.D, s.E)) * sizeof(Sum);
+    const kernels::ForwardBlock<Sum> task{
+        .rows = place.rows,
+        .D = static_cast<int>(s.D),
+        .E = static_cast<int>(s.E),
+        .storage = call.query.storage,
+        .query = rows.query_data,
+        .query_step = call.query.strides[3],
+        .output = output,
+        .output_step = outputs.output.strides[3],
+        .log_sum_exp = log_sum_exp,
+        .key = head_of(call.key, place.b, place.g),
+        .value = head_of(call.value, place.b, place.g),
+        .first_key = rows.first_key,
+        .last_key = rows.last_key,
+        .sink = call.sink != nullptr ? rows.sink : nullptr,
+        .nan_if_empty = call.empty_row == EmptyRow::nan,
+        .modify = rows.modify,
+        .scratch = reinterpret_cast<Sum*>(scratch(size))};
+    const FlushSubnormals flush;
+    const std::uint64_t saw_nothing = kernel(task);
+    for (int r = 0; r < place.rows; ++r) {
+      if (outputs.log_sum_exp) {
+        outputs.log_sum_exp(place.b, rows.head[r], rows.query[r]) = log_sum_exp[r];
+      }
+      if (((saw_nothing >> static_cast<unsigned>(r)) & 1U) != 0) {
+        empty.found(place.b, rows.head[r], rows.query[r]);
+      }
+    }
+  }
+};
+
+template <class T>
+Result<void> check_outputs(const AttentionOutputs<T>& out, const Shape& s) {
+  const auto wrong = [](const char* name, const attest::Shape& wanted, const auto& found) {
+    return Failure{ErrorKind::shape, "shape-mismatch",
+                   sentence("[attention] ", name, " must have shape ", to_string(wanted),
+                            "; it has ", to_string(found))};
+  };
+  if (out.output.extents != std::array<std::int64_t, 4>{s.B, s.H, s.T, s.E}) {
+    return wrong("output", {s.B, s.H, s.T, s.E}, out.output.extents);
+  }
+  if (out.log_sum_exp &&
+      out.log_sum_exp.extents != std::array<std::int64_t, 3>{s.B, s.H, s.T}) {
+    return wrong("log_sum_exp", {s.B, s.H, s.T}, out.log_sum_exp.extents);
+  }
+  return {};
+}
+
+/// Multiply-adds that one thread does sooner than it can wake another.
+constexpr std::int64_t small_call = 1 << 20;
+
+}  // namespace
+}  // namespace engine
+
+template <class T, class Bias>
+Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionInputs<T>& inputs,
+                           const AttentionOptions<Bias>& options, const Execution& execution) {
+  auto call = engine::checked_call(inputs, options);
+  if (!call) return call.failure();
+  if (auto ok = engine::check_outputs(outputs, call->shape); !ok) return ok;
+  const auto isa = execution.isa ? Result<Isa>(*execution.isa) : default_isa();
+  if (!isa) return isa.failure();
+  const auto table = engine::kernel_table(*isa);
+  if (!table) return table.failure();
+  const engine::Ranges ranges(*call);
+  engine::FirstEmptyRow empty(call->shape);
+  const engine::Shape& s = call->shape;
+  const bool small = s.B * s.H * s.T * s.S < engine::small_call / (s.D + s.E);
+  const auto for_each_piece = [&](std::int64_t pieces, const auto& work) {
+    if (pieces > 1 && !small) {
+      ThreadPool& pool = execution.threads != nullptr ? *execution.threads : shared_threads();
+      pool.run(pieces, work);
+    } else {
+      for (std::int64_t piece = 0; piece < pieces; ++piece) work(piece);
+    }
+  };
+  using Sum = AccumulatorOf<T>;
+  if (s.rows() <= kernels::decode_rows && execution.reproducible == Reproducible::per_call) {
+    engine::DecodeCall<T> decode(*call, ranges, outputs, engine::decode_kernel<Sum>(**table),
+                                 empty);
+    for_each_piece(decode.pieces(), [&](std::int64_t piece) { decode.piece(piece); });
+    decode.merge();
+  } else {
+    const engine::ForwardCall<T> forward{*call, ranges, outputs,
+                                         engine::forward_kernel<Sum>(**table), empty};
+    for_each_piece(forward.pieces(), [&](std::int64_t piece) { forward.piece(piece); });
+  }
+  if (call->empty_row != EmptyRow::error) return {};
+  return empty.verdict();
+}
+
+template <class T, class Bias>
+void attention_into(const AttentionOutputs<T>& outputs, const AttentionInputs<T>& inputs,
+                    const AttentionOptions<Bias>& options, const Execution& execution) {
+  try_attention(outputs, inputs, options, execution).value();
+}
+
+namespace {
+
+/// Whether a tensor [B, H, T, D] lies in memory with the heads inside, as [B, T, H, D].
+template <class T>
+bool heads_lie_inside(const View<const T, 4>& view) {
+  return view.extents[1] > 1 && view.extents[2] > 1 && view.strides[1] < view.strides[2];
+}
+
+template <class T, class Bias>
+AttentionResult<T> attention_of(const AttentionInputs<T>& in,
+                                const AttentionOptions<Bias>& options,
+                                const Execution& execution) {
+  // Before anything is allocated: extents that do not fit together may be of any size.
+  if (const auto call = engine::checked_call(in, options); !call) throw_failure(call.failure());
+  const std::int64_t B = in.query.extent(0);
+  const std::int64_t H = in.query.extent(1);
+  const std::int64_t T_ = in.query.extent(2);
+  const std::int64_t E = in.value.extent(3);
+  AttentionResult<T> result;
+  result.heads_inside = heads_lie_inside(in.query);
+  result.memory = Tensor<T>(result.heads_inside ? Shape{B, T_, H, E} : Shape{B, H, T_, E});
+  result.log_sum_exp = Tensor<AccumulatorOf<T>>({B, H, T_});
+  View<T, 4> output = result.memory.template view<4>();
+  if (result.heads_inside) output = output.swapped(1, 2);
+  attention_into(AttentionOutputs<T>{output, result.log_sum_exp.template view<3>()}, in, options,
+                 execution);
+  return result;
+}
+
+}  // namespace
+
+template <class Bias>
+AttentionResult<float> attention(View<const float, 4> query, View<const float, 4> key,
+                                 View<const float, 4> value, const AttentionOptions<Bias>& options,
+                                 const Execution& execution) {
+  return attention_of<float, Bias>({query, key, value}, options, execution);
+}
+template <class Bias>
+AttentionResult<double> attention(View<const double, 4> query, View<const double, 4> key,
+                                  View<const double, 4> value,
+                                  const AttentionOptions<Bias>& options,
+                                  const Execution& execution) {
+  return attention_of<double, Bias>({query, key, value}, options, execution);
+}
+template <class Bias>
+AttentionResult<BFloat16> attention(View<const BFloat16, 4> query, View<const BFloat16, 4> key,
+                                    View<const BFloat16, 4> value,
+                                    const AttentionOptions<Bias>& options,
+                                    const Execution& execution) {
+  return attention_of<BFloat16, Bias>({query, key, value}, options, execution);
+}
+template <class Bias>
+AttentionResult<Half> attention(View<const Half, 4> query, View<const Half, 4> key,
+                                View<const Half, 4> value, const AttentionOptions<Bias>& options,
+                                const Execution& execution) {
+  return attention_of<Half, Bias>({query, key, value}, options, execution);
+}
+
+#define ATTEST_INSTANTIATE(T, Bias)                                                             \
+  template AttentionResult<T> attention<Bias>(View<const T, 4>, View<const T, 4>,               \
+                                              View<const T, 4>, const AttentionOptions<Bias>&,  \
+                                              const Execution&);                                \
+  template void attention_into<T, Bias>(const AttentionOutputs<T>&, const AttentionInputs<T>&,  \
+                                        const AttentionOptions<Bias>&, const Execution&);       \
+  template Result<void> try_attention<T, Bias>(                                                 \
+      const AttentionOutputs<T>&, const AttentionInputs<T>&, const AttentionOptions<Bias>&,     \
+      const Execution&);
+ATTEST_INSTANTIATE(float, float)
+ATTEST_INSTANTIATE(float, BFloat16)
+ATTEST_INSTANTIATE(double, double)
+ATTEST_INSTANTIATE(BFloat16, float)
+ATTEST_INSTANTIATE(BFloat16, BFloat16)
+ATTEST_INSTANTIATE(Half, float)
+ATTEST_INSTANTIATE(Half, BFloat16)
+#undef ATTEST_INSTANTIATE
+
+}  // namespace attest

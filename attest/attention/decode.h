@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attest/attention/attention.h"
+#include "attest/attention/dispatch.h"
+#include "attest/attention/empty_row.h"
+#include "attest/attention/row_block.h"
+#include "attest/attention/scratch.h"
+#include "attest/linalg/flush.h"
+
+/// Few queries against many keys: the keys are cut into parts that any thread may take. Not public.
+namespace attest::engine {
+
+/// Keys of one part; parts begin at absolute multiples, so the cuts depend on nothing else.
+inline constexpr std::int64_t part_keys = 1024;
+
+template <class T>
+class DecodeCall {
+ public:
+  using Sum = AccumulatorOf<T>;
+
+  DecodeCall(const Call& call, const Ranges& ranges, const AttentionOutputs<T>& outputs,
+             kernels::DecodeKernel<Sum> kernel, FirstEmptyRow& empty)
+      : call_(call),
+        ranges_(ranges),
+        outputs_(outputs),
+        kernel_(kernel),
+        empty_(empty),
+        parts_((call.shape.S + part_keys - 1) / part_keys),
+        row_(kernels::padded<Sum>(call.shape.E) + 2),
+        results_({call.shape.B * call.shape.G * parts_, call.shape.rows(), row_}) {}
+
+  [[nodiscard]] std::int64_t pieces() const { return call_.shape.B * call_.shape.G * parts_; }
+
+  /// One part of the keys of one key/value head.
+  void piece(std::int64_t number) {
+    const BlockPlace place = place_of(number / parts_);
+    RowBlock<Sum> rows;
+    gather(rows, call_, ranges_, place);
+    std::int64_t begin = call_.shape.S;
+    std::int64_t end = 0;
+    for (int r = 0; r < place.rows; ++r) {
+      begin = std::min(begin, rows.first_key[r]);
+      end = std::max(end, rows.last_key[r]);
+    }
+    const std::int64_t first = number % parts_ * part_keys;
+    const Shape& s = call_.shape;
+    const auto size =
+        static_cast<std::size_t>(kernels::decode_scratch<Sum>(s.D, s.E)) * sizeof(Sum);
+    const kernels::ForwardBlock<Sum> task{
+        .rows = place.rows,
+        .D = static_cast<int>(s.D),
+        .E = static_cast<int>(s.E),
+        .storage = call_.query.storage,
+        .query = rows.query_data,
+        .query_step = call_.query.strides[3],
+        .key = head_of(call_.key, place.b, place.g),
+        .value = head_of(call_.value, place.b, place.g),
+        .first_key = rows.first_key,
+        .last_key = rows.last_key,
+        .modify = rows.modify,
+        .scratch = reinterpret_cast<Sum*>(scratch(size))};
+    Sum peak[kernels::decode_rows];
+    Sum sum[kernels::decode_rows];
+    const std::int64_t width = row_ - 2;
+    Sum* result = &results_(number, 0, 0);
+    const FlushSubnormals flush;
+    kernel_({.rows = &task,
+             .begin = std::max(begin, first),
+             .end = std::min({end, first + part_keys, s.S}),
+             .peak = peak,
+             .sum = sum,
+             .output = result});
+    for (int r = 0; r < place.rows; ++r) {
+      result[place.rows * width + 2 * r] = peak[r];
+      result[place.rows * width + 2 * r + 1] = sum[r];
+    }
+  }
+
+  /// The parts of all heads, in order, into the caller's memory.
+  void merge() {
+    for (std::int64_t head = 0; head < call_.shape.B * call_.shape.G; ++head) {
+      const BlockPlace place = place_of(head);
+      for (int r = 0; r < place.rows; ++r) merge_row(head, place, r);
+    }
+  }
+
+ private:
+  [[nodiscard]] BlockPlace place_of(std::int64_t head) const {
+    return {.b = head / call_.shape.G,
+            .g = head % call_.shape.G,
+            .first_row = 0,
+            .rows = static_cast<int>(call_.shape.rows())};
+  }
+
+  void merge_row(std::int64_t head, const BlockPlace& place, int r) {
+    constexpr Sum infinity = std::numeric_limits<Sum>::infinity();
+    constexpr Sum log2e = Sum(1.44269504088896340736);
+    constexpr Sum ln2 = Sum(0.69314718055994530942);
+    const std::int64_t width = row_ - 2;
+    const std::int64_t group = call_.shape.heads_per_group();
+    const std::int64_t h = place.g * group + r % group;
+    const std::int64_t i = r / group;
+    const auto of_part = [&](std::int64_t part) { return &results_(head * parts_ + part, 0, 0); };
+    const auto peak_of = [&](std::int64_t part) {
+      return of_part(part)[place.rows * width + 2 * r];
+    };
+    const auto sum_of = [&](std::int64_t part) {
+      return of_part(part)[place.rows * width + 2 * r + 1];
+    };
+    Sum top = -infinity;
+    bool seen = false;
+    for (std::int64_t part = 0; part < parts_; ++part) {
+      top = std::max(top, peak_of(part));
+      seen |= !(peak_of(part) == -infinity && sum_of(part) == 0);
+    }
+    if (!seen) {
+      empty_.found(place.b, h, i);
+      fill(place.b, h, i, call_.empty_row == EmptyRow::nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
+      return;
+    }
+    const bool with_sink = call_.sink != nullptr;
+    const Sum sink =
+        with_sink ? static_cast<Sum>((*call_.sink)[static_cast<std::size_t>(h)]) * log2e : Sum(0);
+    if (with_sink) top = std::max(top, sink);
+    const Sum base = top == -infinity ? Sum(0) : top;
+    Sum total = with_sink ? std::exp2(sink - base) : Sum(0);
+    for (std::int64_t part = 0; part < parts_; ++part) {
+      total += sum_of(part) * std::exp2(peak_of(part) - base);
+    }
+    for (std::int64_t e = 0; e < call_.shape.E; ++e) {
+      Sum number = 0;
+      for (std::int64_t part = 0; part < parts_; ++part) {
+        if (peak_of(part) == -infinity && sum_of(part) == 0) continue;
+        number += of_part(part)[r * width + e] * std::exp2(peak_of(part) - base);
+      }
+      put(place.b, h, i, e, number / total);
+    }
+    if (outputs_.log_sum_exp) outputs_.log_sum_exp(place.b, h, i) = (base + std::log2(total)) * ln2;
+  }
+
+  void fill(std::int64_t b, std::int64_t h, std::int64_t i, Sum number) {
+    for (std::int64_t e = 0; e < call_.shape.E; ++e) put(b, h, i, e, number);
+    if (outputs_.log_sum_exp) {
+      outputs_.log_sum_exp(b, h, i) = -std::numeric_limits<Sum>::infinity();
+    }
+  }
+
+  void put(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t e, Sum number) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      outputs_.output(b, h, i, e) = to_bfloat16(number);
+    } else if constexpr (std::is_same_v<T, Half>) {
+      outputs_.output(b, h, i, e) = to_half(number);
+    } else {
+      outputs_.output(b, h, i, e) = number;
+    }
+  }
+
+  const Call& call_;
+  const Ranges& ranges_;
+  const AttentionOutputs<T>& outputs_;
+  kernels::DecodeKernel<Sum> kernel_;
+  FirstEmptyRow& empty_;
+  std::int64_t parts_;
+  std::int64_t row_;      // numbers of one row: output, peak, sum
+  Tensor<Sum> results_;   // [B·G·parts, rows, row]
+};
+
+}  // namespace attest::engine

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "attest/attention/dispatch.h"
+
+#include <array>
+#include <string>
+
+namespace attest::engine {
+namespace {
+
+std::array<KernelTable, 5> all_tables() {
+  std::array<KernelTable, 5> tables;
+  KernelTable row{.forward = kernels::portable::forward_table(),
+                  .decode = kernels::portable::decode_table(),
+                  .backward = kernels::portable::backward_table()};
+  for (const IsaState& set : instruction_sets()) {
+#if defined(__x86_64__)
+    if (set.isa == Isa::avx2) {
+      row = {kernels::avx2::forward_table(), kernels::avx2::decode_table(), kernels::avx2::backward_table()};
+    }
+    if (set.isa == Isa::avx512) {
+      row = {kernels::avx512::forward_table(), kernels::avx512::decode_table(), kernels::avx512::backward_table()};
+    }
+#endif
+    tables[static_cast<std::size_t>(set.isa)] = row;
+  }
+  return tables;
+}
+
+}  // namespace
+
+Result<const KernelTable*> kernel_table(Isa isa) {
+  static const std::array<KernelTable, 5> tables = all_tables();
+  for (const IsaState& set : instruction_sets()) {
+    if (set.isa == isa && set.present) return &tables[static_cast<std::size_t>(isa)];
+  }
+  return isa_of(name_of(isa)).failure();
+}
+
+}  // namespace attest::engine

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <type_traits>
+
+#include "attest/attention/kernels/backward.h"
+#include "attest/attention/kernels/forward.h"
+#include "attest/base/result.h"
+#include "attest/linalg/isa.h"
+
+namespace attest::engine {
+
+/// The kernels that calls use under one instruction set.
+struct KernelTable {
+  kernels::ForwardTable forward;
+  kernels::DecodeTable decode;
+  kernels::BackwardTable backward;
+};
+
+/// Fails with bad-isa if this machine lacks the set. Starts as the portable kernels, which each set
+/// that is present replaces by its own.
+[[nodiscard]] Result<const KernelTable*> kernel_table(Isa isa);
+
+template <class T>
+[[nodiscard]] kernels::ForwardKernel<T> forward_kernel(const KernelTable& table) {
+  if constexpr (std::is_same_v<T, double>) {
+    return table.forward.f64;
+  } else {
+    return table.forward.f32;
+  }
+}
+
+template <class T>
+[[nodiscard]] kernels::DecodeKernel<T> decode_kernel(const KernelTable& table) {
+  if constexpr (std::is_same_v<T, double>) {
+    return table.decode.f64;
+  } else {
+    return table.decode.f32;
+  }
+}
+template <class T>
+[[nodiscard]] kernels::BackwardKernel<T> backward_kernel(const KernelTable& table) {
+  if constexpr (std::is_same_v<T, double>) {
+    return table.backward.f64;
+  } else {
+    return table.backward.f32;
+  }
+}
+
+}  // namespace attest::engine

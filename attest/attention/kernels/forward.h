@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+/// What a forward kernel is told: pointers, strides and sizes only.
+///
+/// A kernel computes up to 64 rows (a row is one query of one query head) against one key/value
+/// head. Row r lies in lane r mod W of register r div W, so everything about a row happens in one
+/// lane: no row's bits depend on its mates, and nothing is ever summed across lanes.
+namespace attest::kernels {
+
+inline constexpr int block_rows = 64;
+inline constexpr int block_keys = 128;
+
+/// How numbers lie in memory.
+enum class Storage { f32, f64, bf16, f16 };
+
+/// A matrix in memory: address of its first row, and strides in elements.
+struct Matrix {
+  const void* data = nullptr;
+  std::int64_t row = 0;     // from one row to the next
+  std::int64_t column = 0;  // from one column to the next
+};
+
+/// Which random bits belong to a row (attest/base/dropout.h).
+struct DropoutPlace {
+  std::uint32_t b = 0;
+  std::uint32_t h = 0;
+  std::uint32_t i = 0;
+};
+
+/// What is done to scores between the two products; each part absent by default.
+template <class T>
+struct Modifiers {
+  T scale = 1;                                ///< of the dot product
+  T softcap = 0;                              ///< 0: none
+  const T* alibi_slope = nullptr;             ///< [rows]
+  const std::int64_t* position = nullptr;     ///< [rows], among the keys
+  const void* const* bias = nullptr;          ///< [rows], each the bias of that row for key 0
+  std::int64_t bias_step = 0;                 ///< from key to key
+  Storage bias_storage = Storage::f32;
+  const bool* const* visible = nullptr;       ///< [rows], each the mask of that row for key 0
+  std::int64_t visible_step = 0;
+  const std::int64_t* query_id = nullptr;     ///< [rows]; a row sees keys of its own id
+  const std::int64_t* key_id = nullptr;       ///< [S]
+  const DropoutPlace* dropout = nullptr;      ///< [rows]
+  std::uint64_t seed = 0;
+  std::uint32_t dropout_threshold = 0;
+  T dropout_scale = 1;                        ///< 1 / (1 − rate)
+  bool value_guard = false;                   ///< keys may be hidden other than by range
+};
+
+/// One block of rows against one key/value head.
+template <class T>
+struct ForwardBlock {
+  int rows = 0;                               ///< ≤ block_rows
+  int D = 0;
+  int E = 0;
+  Storage storage = Storage::f32;
+  const void* const* query = nullptr;         ///< [rows]
+  std::int64_t query_step = 1;                ///< from one d to the next
+  void* const* output = nullptr;              ///< [rows]; absent: partial results are wanted
+  std::int64_t output_step = 1;
+  T* log_sum_exp = nullptr;                   ///< [rows], natural; absent: not wanted
+  Matrix key;                                 // [S, D]
+  Matrix value;                               // [S, E]
+  const std::int64_t* first_key = nullptr;    ///< [rows], the visible range of each
+  const std::int64_t* last_key = nullptr;     ///< [rows], one past it
+  const T* sink = nullptr;                    ///< [rows]
+  bool nan_if_empty = false;                  ///< else 0
+  Modifiers<T> modify;
+  T* scratch = nullptr;                       ///< forward_scratch(D, E) numbers, 64-byte aligned
+};
+
+/// How many numbers of scratch a block needs.
+constexpr std::int64_t forward_scratch(std::int64_t D, std::int64_t E) {
+  return block_rows * (D + E + block_keys) + block_keys * (D + 2 * E) + 8 * block_rows;
+}
+
+/// Few rows against part of the keys, as decoding has them: numbers of a row lie in one register, so a
+/// single query uses all lanes. Results of several parts are merged by the caller.
+template <class T>
+struct DecodeBlock {
+  const ForwardBlock<T>* rows = nullptr;  ///< at most decode_rows; its outputs are not used
+  std::int64_t begin = 0;                 ///< the part of the keys
+  std::int64_t end = 0;
+  T* peak = nullptr;                      ///< [rows], base 2; −∞ if no key was seen
+  T* sum = nullptr;                       ///< [rows]
+  T* output = nullptr;                    ///< [rows, padded E], not yet divided by the sum
+};
+
+inline constexpr int decode_rows = 8;
+inline constexpr int decode_keys = 64;
+
+/// Columns padded to whole registers of the widest set.
+template <class T>
+constexpr std::int64_t padded(std::int64_t columns) {
+  constexpr std::int64_t widest = 64 / static_cast<std::int64_t>(sizeof(T));
+  return (columns + widest - 1) / widest * widest;
+}
+
+template <class T>
+using DecodeKernel = void (*)(const DecodeBlock<T>&);
+
+template <class T>
+constexpr std::int64_t decode_scratch(std::int64_t D, std::int64_t E) {
+  return decode_rows * (padded<T>(D) + 2 * decode_keys) + decode_keys * (D + E);
+}
+
+/// Rows that saw no key, as bits.
+template <class T>
+using ForwardKernel = std::uint64_t (*)(const ForwardBlock<T>&);
+
+/// The kernels of one instruction set.
+struct ForwardTable {
+  ForwardKernel<float> f32 = nullptr;
+  ForwardKernel<double> f64 = nullptr;
+};
+
+struct DecodeTable {
+  DecodeKernel<float> f32 = nullptr;
+  DecodeKernel<double> f64 = nullptr;
+};
+
+namespace portable {
+ForwardTable forward_table();
+DecodeTable decode_table();
+}
+namespace avx2 {
+ForwardTable forward_table();
+DecodeTable decode_table();
+}
+namespace avx512 {
+ForwardTable forward_table();
+DecodeTable decode_table();
+}
+
+}  // namespace attest::kernels

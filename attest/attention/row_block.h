@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+
+#include "attest/attention/call.h"
+#include "attest/attention/kernels/forward.h"
+#include "attest/base/dropout.h"
+
+/// The rows of one block, gathered for a kernel. Not public.
+namespace attest::engine {
+
+/// Which rows: some of those that read key/value head g of batch b.
+struct BlockPlace {
+  std::int64_t b = 0;
+  std::int64_t g = 0;
+  std::int64_t first_row = 0;
+  int rows = 0;
+};
+
+/// A key/value head's matrix.
+[[nodiscard]] inline kernels::Matrix head_of(const Tensor4& tensor, std::int64_t b,
+                                             std::int64_t g) {
+  return {at(tensor, b, g, 0), tensor.strides[2], tensor.strides[3]};
+}
+
+/// What kernels want for each row, in arrays.
+template <class T>
+struct RowBlock {
+  static constexpr std::size_t most = kernels::block_rows;
+  std::int64_t head[most];
+  std::int64_t query[most];
+  const void* query_data[most];
+  std::int64_t first_key[most];
+  std::int64_t last_key[most];
+  std::int64_t position[most];
+  const void* bias[most];
+  const bool* visible[most];
+  std::int64_t id[most];
+  T slope[most];
+  T sink[most];
+  kernels::DropoutPlace place[most];
+  kernels::Modifiers<T> modify;
+};
+
+template <class T>
+void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges, const BlockPlace& at_place) {
+  const std::int64_t group = call.shape.heads_per_group();
+  for (int r = 0; r < at_place.rows; ++r) {
+    const auto k = static_cast<std::size_t>(r);
+    const std::int64_t row = at_place.first_row + r;
+    const std::int64_t i = row / group;
+    const std::int64_t h = at_place.g * group + row % group;
+    block.head[k] = h;
+    block.query[k] = i;
+    block.query_data[k] = at(call.query, at_place.b, h, i);
+    const RowRange range = ranges.of(at_place.b, i);
+    block.first_key[k] = std::max<std::int64_t>(range.first, 0);
+    block.last_key[k] = std::min(range.last, call.shape.S);
+    block.position[k] = range.position;
+    if (call.bias.data != nullptr) block.bias[k] = at(call.bias, at_place.b, h, i);
+    if (call.visible) block.visible[k] = &call.visible(at_place.b, h, i, 0);
+    if (ranges.ids_scattered()) block.id[k] = ranges.query_id(at_place.b, i);
+    const auto head = static_cast<std::size_t>(h);
+    if (call.alibi_slopes != nullptr) block.slope[k] = static_cast<T>((*call.alibi_slopes)[head]);
+    if (call.sink != nullptr) block.sink[k] = static_cast<T>((*call.sink)[head]);
+    block.place[k] = {static_cast<std::uint32_t>(at_place.b), static_cast<std::uint32_t>(h),
+                      static_cast<std::uint32_t>(i)};
+  }
+  kernels::Modifiers<T>& modify = block.modify;
+  const bool capped = call.softcap != 0;
+  modify.scale = static_cast<T>(capped ? call.scale / call.softcap : call.scale);
+  modify.softcap = static_cast<T>(call.softcap);
+  if (call.alibi_slopes != nullptr) modify.alibi_slope = block.slope;
+  modify.position = block.position;
+  if (call.bias.data != nullptr) {
+    modify.bias = block.bias;
+    modify.bias_step = call.bias.strides[3];
+    modify.bias_storage = call.bias.storage;
+  }
+  if (call.visible) {
+    modify.visible = block.visible;
+    modify.visible_step = call.visible.strides[3];
+  }
+  if (ranges.ids_scattered()) {
+    modify.query_id = block.id;
+    modify.key_id = ranges.key_ids(at_place.b);
+  }
+  if (call.dropout.rate > 0) {
+    modify.dropout = block.place;
+    modify.seed = call.dropout.seed;
+    modify.dropout_threshold = dropout_threshold(call.dropout.rate);
+    modify.dropout_scale = static_cast<T>(1 / (1 - call.dropout.rate));
+  }
+  modify.value_guard = call.bias.data != nullptr || call.dropout.rate > 0;
+}
+
+}  // namespace attest::engine

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// The ONNX project's tests of the layers that a transformer needs beside attention. RotaryEmbedding is
+// not here: its tables of cosines are free, and linalg's rope calculates its own; lab::rope_turn has it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "attest/io/json.h"
+#include "attest/io/safetensors.h"
+#include "attest/linalg/norms.h"
+#include "attest/linalg/softmax.h"
+#include "tests/support/file_builders.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the folder's README states for float32, absolute: the project's own.
+constexpr double tolerance = 1e-5;
+
+struct Node {
+  std::string name;
+  io::NamedTensors file{};
+
+  [[nodiscard]] bool has(const std::string& key) const { return file.find(key) != nullptr; }
+  [[nodiscard]] Tensor<float> get(const std::string& key) const {
+    const AnyTensor& tensor = *file.find(key);
+    Tensor<float> out(tensor.shape());
+    for (std::size_t n = 0; n < out.size(); ++n) {
+      out.data()[n] = static_cast<float>(tensor.number(n));
+    }
+    return out;
+  }
+  /// A numeric attribute, or what it is where it is absent.
+  [[nodiscard]] double attribute(const std::string& key, double otherwise) const {
+    for (const auto& [entry, text] : file.metadata) {
+      if (entry != "attributes") continue;
+      const auto json = io::parse_json(text, name).value();
+      const io::Json* const value = json.find(key);
+      if (value == nullptr) return otherwise;
+      const std::int64_t* const whole = value->integer_if();
+      return whole != nullptr ? static_cast<double>(*whole) : *value->double_if();
+    }
+    return otherwise;
+  }
+  /// The attribute `axis`, counted from the front.
+  [[nodiscard]] std::size_t axis(std::size_t rank) const {
+    const auto axis = static_cast<std::int64_t>(attribute("axis", -1));
+    return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);
+  }
+};
+
+std::vector<Node> nodes_of(const fs::path& folder) {
+  std::vector<Node> out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    out.push_back({.name = entry.path().stem().string(),
+                   .file = io::read_safetensors(entry.path().string()).value()});
+  }
+  return out;
+}
+
+void expect_near(const Tensor<float>& found, const Tensor<float>& expected, const Node& node) {
+  ASSERT_EQ(found.size(), expected.size()) << node.name;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    EXPECT_NEAR(found.data()[n], expected.data()[n], tolerance) << node.name << ", number " << n;
+  }
+}
+
+/// LayerNormalization and RMSNormalization: over all axes from `axis` on.
+void check_norm(const Node& node, Norm kind) {
+  const Tensor<float> x = node.get("in.X");
+  const Tensor<float> gain = node.get("in.W");
+  const Tensor<float> bias = node.has("in.B") ? node.get("in.B") : Tensor<float>();
+  std::int64_t N = 1;
+  for (std::size_t a = 0; a < node.axis(x.rank()); ++a) N *= x.extent(a);
+  const std::int64_t C = static_cast<std::int64_t>(x.size()) / N;
+  ASSERT_EQ(static_cast<std::int64_t>(gain.size()), C) << node.name;
+  Tensor<float> y(x.shape()), mean(Shape{N}), inverse_deviation(Shape{N});
+  NormOptions<float> options{.kind = kind,
+                             .gain = {gain.data(), {C}},
+                             .epsilon = node.attribute("epsilon", 1e-5),
+                             .inverse_deviation = {inverse_deviation.data(), {N}}};
+  if (node.has("in.B")) options.bias = {bias.data(), {C}};
+  if (kind == Norm::layer_norm) options.mean = {mean.data(), {N}};
+  norm(View<float, 2>(y.data(), {N, C}), View<const float, 2>(x.data(), {N, C}), options);
+  expect_near(y, node.get("out.Y"), node);
+  if (node.has("out.Mean")) expect_near(mean, node.get("out.Mean"), node);
+  if (node.has("out.InvStdDev")) expect_near(inverse_deviation, node.get("out.InvStdDev"), node);
+}
+
+/// Softmax and LogSoftmax along one axis: its numbers are laid beside each other, and back.
+template <class Function>
+void check_softmax(const Node& node, const Function& function) {
+  const Tensor<float> x = node.get("in.x");
+  const std::size_t axis = node.axis(x.rank());
+  const std::int64_t C = x.extent(axis);
+  std::int64_t inner = 1;
+  for (std::size_t a = axis + 1; a < x.rank(); ++a) inner *= x.extent(a);
+  const std::int64_t N = static_cast<std::int64_t>(x.size()) / C;
+  const auto place = [&](std::int64_t row, std::int64_t c) {
+    return static_cast<std::size_t>(row / inner * C * inner + c * inner + row % inner);
+  };
+  Tensor<float> rows({N, C}), y(x.shape());
+  for (std::int64_t n = 0; n < N; ++n) {
+    for (std::int64_t c = 0; c < C; ++c) rows(n, c) = x.data()[place(n, c)];
+  }
+  function(rows.view<2>());
+  for (std::int64_t n = 0; n < N; ++n) {
+    for (std::int64_t c = 0; c < C; ++c) y.data()[place(n, c)] = rows(n, c);
+  }
+  expect_near(y, node.get("out.y"), node);
+}
+
+/// Runs the check on every node of a folder, of which there must be so many.
+template <class Check>
+void on_all(const char* folder, std::size_t count, const Check& check) {
+  const auto shared = test::shared_folder();
+  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
+  const std::vector<Node> nodes = nodes_of(*shared / "data/onnx" / folder);
+  EXPECT_EQ(nodes.size(), count);
+  for (const Node& node : nodes) check(node);
+}
+
+TEST(OnnxLayers, LayerNormalizationPasses19Of19) {
+  on_all("layer_normalization", 19, [](const Node& node) { check_norm(node, Norm::layer_norm); });
+}
+
+TEST(OnnxLayers, RmsNormalizationPasses19Of19) {
+  on_all("rms_normalization", 19, [](const Node& node) { check_norm(node, Norm::rms_norm); });
+}
+
+TEST(OnnxLayers, SoftmaxPasses7Of7) {
+  on_all("softmax", 7, [](const Node& node) {
+    check_softmax(node, [](View<float, 2> rows) { softmax(rows, rows); });
+  });
+}
+
+TEST(OnnxLayers, LogSoftmaxPasses2Of2) {
+  on_all("log_softmax", 2, [](const Node& node) {
+    check_softmax(node, [](View<float, 2> rows) { log_softmax(rows, rows); });
+  });
+}
+
+}  // namespace
+}  // namespace attest
