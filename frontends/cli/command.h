@@ -37,5 +37,6 @@ void add_attend(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_diff(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 
 }  // namespace attest::cli

@@ -89,6 +89,7 @@ int run(int argc, char** argv) {
   add_trace(app, action);
   add_diff(app, action);
   add_verify(app, action);
+  add_bench(app, action);
   std::vector<std::string> arguments = normalised_arguments(argc, argv);
   if (names_no_command(app, arguments)) {
     return fail({ErrorKind::value, "usage",

@@ -1,0 +1,179 @@
+#!/usr/bin/env node
+// SPDX-License-Identifier: MIT
+// ONNX Runtime on its CPU provider: com.microsoft MultiHeadAttention and GroupQueryAttention, and
+// Attention of opset 23 and 24. One line for each that does the row. Needs the npm package
+// onnxruntime-node, found as Node finds modules, or in the folder that ORT_DIR names.
+'use strict';
+
+// ---- the few messages of the ONNX format that one graph of equal nodes needs
+const varint = (n) => {
+  const out = [];
+  for (n = BigInt.asUintN(64, BigInt(n)); ; n >>= 7n) {
+    const low = Number(n & 127n);
+    out.push(n >> 7n ? low | 128 : low);
+    if (!(n >> 7n)) return Buffer.from(out);
+  }
+};
+const integer = (field, n) => Buffer.concat([varint(field << 3), varint(n)]);
+const part = (field, body) => {
+  const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body);
+  return Buffer.concat([varint((field << 3) | 2), varint(bytes.length), bytes]);
+};
+const real = (field, x) => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeFloatLE(x);
+  return Buffer.concat([varint((field << 3) | 5), bytes]);
+};
+const attribute = {
+  integer: (name, n) => part(5, Buffer.concat([part(1, name), integer(3, n), integer(20, 2)])),
+  real: (name, x) => part(5, Buffer.concat([part(1, name), real(2, x), integer(20, 1)])),
+};
+const node = (op, domain, inputs, outputs, attributes) =>
+  part(1, Buffer.concat([...inputs.map((x) => part(1, x)), ...outputs.map((x) => part(2, x)),
+    part(4, op), ...attributes, part(7, domain)]));
+const element = { float32: 1, int32: 6 };
+const value = (field, [name, type, dims]) => {
+  const shape = Buffer.concat(dims.map((d) => part(1, integer(1, d))));
+  const tensor = Buffer.concat([integer(1, element[type]), part(2, shape)]);
+  return part(field, Buffer.concat([part(1, name), part(2, part(1, tensor))]));
+};
+const model = (nodes, inputs, output, opset) => {
+  const graph = Buffer.concat([...nodes, part(2, 'g'), ...inputs.map((x) => value(11, x)),
+    value(12, output)]);
+  const imports = [['', opset], ['com.microsoft', 1]].map(([domain, version]) =>
+    part(8, Buffer.concat([part(1, domain), integer(2, version)])));
+  return Buffer.concat([integer(1, 10), part(7, graph), ...imports]);
+};
+
+// ---- the row
+const words = process.argv.slice(2);
+if (words.length !== 11) {
+  console.error('usage: onnxruntime.js SHAPE B H G T S D MASK DTYPE PASS THREADS');
+  process.exit(2);
+}
+const shape = words[0];
+const [B, H, G, T, S, D] = words.slice(1, 7).map(Number);
+const [mask, dtype, pass] = words.slice(7, 10);
+const threads = Number(words[10]);
+const causal = mask === 'causal';
+if (dtype !== 'f32' || pass !== 'fwd' || !(mask === 'full' || (causal && T === S))) process.exit(0);
+
+let ort;
+try {
+  ort = require(process.env.ORT_DIR || 'onnxruntime-node');
+} catch (error) {
+  process.exit(0);  // not installed: not compared
+}
+
+const numbers = (count, seed) => {
+  let state = (seed * 2654435761) | 1;
+  return Float32Array.from({ length: count }, () => {
+    state ^= state << 13; state ^= state >>> 17; state ^= state << 5;
+    return ((state >>> 0) / 4294967296 - 0.5) * 3.4641016;
+  });
+};
+
+/// Inputs, nodes and output of one way to compute the row; null if it cannot. Small calls are chained
+/// so that the call from JavaScript is not what is measured.
+function graph(op, chain) {
+  const tokens = op === 'MHA' || op === 'GQA';  // [B, T, H·D]; otherwise [B, H, T, D]
+  const dims = (heads, length) => (tokens ? [B, length, heads * D] : [B, heads, length, D]);
+  const inputs = [['q', 'float32', dims(H, T)], ['k', 'float32', dims(G, S)], ['v', 'float32', dims(G, S)]];
+  const feeds = {};
+  inputs.forEach(([name, type, shape_], n) => {
+    feeds[name] = new ort.Tensor(type, numbers(shape_.reduce((a, b) => a * b), n + 1), shape_);
+  });
+  const nodes = [];
+  for (let n = 0; n < chain; ++n) {
+    const from = n ? `o${n - 1}` : 'q';
+    if (op === 'MHA') {
+      if (H !== G) return null;
+      nodes.push(node('MultiHeadAttention', 'com.microsoft', [from, 'k', 'v'], [`o${n}`],
+        [attribute.integer('num_heads', H), attribute.integer('unidirectional', causal ? 1 : 0)]));
+    } else if (op === 'GQA') {
+      if (!causal) return null;  // it is always causal, and takes a longer past only as a cache
+      nodes.push(node('GroupQueryAttention', 'com.microsoft', [from, 'k', 'v', '', '', 'last', 'total'],
+        [`o${n}`, `pk${n}`, `pv${n}`],
+        [attribute.integer('num_heads', H), attribute.integer('kv_num_heads', G)]));
+    } else {
+      nodes.push(node('Attention', '', [from, 'k', 'v'], [`o${n}`],
+        [attribute.integer('is_causal', causal ? 1 : 0), attribute.real('scale', 1 / Math.sqrt(D))]));
+    }
+  }
+  if (op === 'GQA') {
+    inputs.push(['last', 'int32', [B]], ['total', 'int32', [1]]);
+    feeds.last = new ort.Tensor('int32', new Int32Array(B).fill(S - 1), [B]);
+    feeds.total = new ort.Tensor('int32', Int32Array.of(S), [1]);
+  }
+  const opset = op === 'Attention24' ? 24 : op === 'Attention23' ? 23 : 21;
+  const bytes = model(nodes, inputs, [`o${chain - 1}`, 'float32', dims(H, T)], opset);
+  const place = (heads, length) => (h, i, d) => (tokens ? (i * heads + h) * D + d : (h * length + i) * D + d);
+  return { bytes, feeds, query: place(H, T), key: place(G, S) };
+}
+
+function maxError(g, output) {  // of the first batch
+  const { q, k, v } = g.feeds;
+  let worst = 0;
+  for (const [h, i] of [[0, T - 1], [H - 1, T >> 1], [H >> 1, T >> 2]]) {
+    const kv = Math.floor(h / (H / G)), seen = causal ? i + 1 : S, weights = [];
+    for (let j = 0; j < seen; ++j) {
+      let dot = 0;
+      for (let d = 0; d < D; ++d) dot += q.data[g.query(h, i, d)] * k.data[g.key(kv, j, d)];
+      weights.push(dot / Math.sqrt(D));
+    }
+    const most = weights.reduce((a, b) => Math.max(a, b));
+    let sum = 0;
+    for (let j = 0; j < seen; ++j) sum += weights[j] = Math.exp(weights[j] - most);
+    for (let d = 0; d < D; ++d) {
+      let mixed = 0;
+      for (let j = 0; j < seen; ++j) mixed += weights[j] * v.data[g.key(kv, j, d)];
+      worst = Math.max(worst, Math.abs(mixed / sum - output[g.query(h, i, d)]));
+    }
+  }
+  return worst;
+}
+
+async function measure(op) {
+  const work = B * H * T * S * D;
+  const chain = work < 1e5 ? 64 : work < 1e7 ? 4 : 1;
+  const options = { intraOpNumThreads: threads, interOpNumThreads: 1, executionMode: 'sequential',
+    graphOptimizationLevel: 'all', logSeverityLevel: 4,
+    extra: { session: { set_denormal_as_zero: '1' } } };  // its masked scores become subnormal
+  const once = graph(op, 1);
+  if (once === null) return;
+  const checked = await ort.InferenceSession.create(once.bytes, options);
+  const error = maxError(once, (await checked.run(once.feeds)).o0.data);
+  await checked.release();
+  const g = graph(op, chain);
+  const session = await ort.InferenceSession.create(g.bytes, options);
+  const fetches = [`o${chain - 1}`];
+  let calls = 1;
+  const sample = async () => {
+    const begin = performance.now();
+    for (let n = 0; n < calls; ++n) await session.run(g.feeds, fetches);
+    return performance.now() - begin;
+  };
+  await sample();
+  while (await sample() < 2) calls *= 2;
+  const times = [];
+  for (let total = 0; times.length < 7 || (total < 100 && times.length < 31);) {
+    const took = await sample();
+    total += took;
+    times.push(took / calls / chain);
+  }
+  times.sort((a, b) => a - b);
+  const pairs = causal ? T * (T + 1) / 2 : T * S, median = times[times.length >> 1];
+  console.log(`onnxruntime_${op},${shape},fwd,f32,${mask},${threads},${median.toPrecision(6)},` +
+    `${times[0].toPrecision(6)},${(4 * B * H * D * pairs / median / 1e6).toFixed(2)},${error.toExponential(2)}`);
+  await session.release();
+}
+
+(async () => {
+  for (const op of ['MHA', 'GQA', 'Attention23', 'Attention24']) {
+    try {
+      await measure(op);
+    } catch (error) {
+      console.error(`${op}: ${error.message}`);  // one way less, not a failure of the others
+    }
+  }
+})();
