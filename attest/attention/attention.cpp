@@ -52,24 +52,23 @@ struct ForwardCall {
     }
     const Shape& s = call.shape;
     const auto size = static_cast<std::size_t>(kernels::forward_scratch(s.D, s.E)) * sizeof(Sum);
-    const kernels::ForwardBlock<Sum> task{
-        .rows = place.rows,
-        .D = static_cast<int>(s.D),
-        .E = static_cast<int>(s.E),
-        .storage = call.query.storage,
-        .query = rows.query_data,
-        .query_step = call.query.strides[3],
-        .output = output,
-        .output_step = outputs.output.strides[3],
-        .log_sum_exp = log_sum_exp,
-        .key = head_of(call.key, place.b, place.g),
-        .value = head_of(call.value, place.b, place.g),
-        .first_key = rows.first_key,
-        .last_key = rows.last_key,
-        .sink = call.sink != nullptr ? rows.sink : nullptr,
-        .nan_if_empty = call.empty_row == EmptyRow::nan,
-        .modify = rows.modify,
-        .scratch = reinterpret_cast<Sum*>(scratch(size))};
+    const kernels::ForwardBlock<Sum> task{.rows = place.rows,
+                                          .D = static_cast<int>(s.D),
+                                          .E = static_cast<int>(s.E),
+                                          .storage = call.query.storage,
+                                          .query = rows.query_data,
+                                          .query_step = call.query.strides[3],
+                                          .output = output,
+                                          .output_step = outputs.output.strides[3],
+                                          .log_sum_exp = log_sum_exp,
+                                          .key = head_of(call.key, place.b, place.g),
+                                          .value = head_of(call.value, place.b, place.g),
+                                          .first_key = rows.first_key,
+                                          .last_key = rows.last_key,
+                                          .sink = call.sink != nullptr ? rows.sink : nullptr,
+                                          .nan_if_empty = call.empty_row == EmptyRow::nan,
+                                          .modify = rows.modify,
+                                          .scratch = reinterpret_cast<Sum*>(scratch(size))};
     const FlushSubnormals flush;
     const std::uint64_t saw_nothing = kernel(task);
     for (int r = 0; r < place.rows; ++r) {
@@ -93,8 +92,7 @@ Result<void> check_outputs(const AttentionOutputs<T>& out, const Shape& s) {
   if (out.output.extents != std::array<std::int64_t, 4>{s.B, s.H, s.T, s.E}) {
     return wrong("output", {s.B, s.H, s.T, s.E}, out.output.extents);
   }
-  if (out.log_sum_exp &&
-      out.log_sum_exp.extents != std::array<std::int64_t, 3>{s.B, s.H, s.T}) {
+  if (out.log_sum_exp && out.log_sum_exp.extents != std::array<std::int64_t, 3>{s.B, s.H, s.T}) {
     return wrong("log_sum_exp", {s.B, s.H, s.T}, out.log_sum_exp.extents);
   }
   return {};
@@ -158,8 +156,7 @@ bool heads_lie_inside(const View<const T, 4>& view) {
 }
 
 template <class T, class Bias>
-AttentionResult<T> attention_of(const AttentionInputs<T>& in,
-                                const AttentionOptions<Bias>& options,
+AttentionResult<T> attention_of(const AttentionInputs<T>& in, const AttentionOptions<Bias>& options,
                                 const Execution& execution) {
   // Before anything is allocated: extents that do not fit together may be of any size.
   if (const auto call = engine::checked_call(in, options); !call) throw_failure(call.failure());
@@ -207,15 +204,15 @@ AttentionResult<Half> attention(View<const Half, 4> query, View<const Half, 4> k
   return attention_of<Half, Bias>({query, key, value}, options, execution);
 }
 
-#define ATTEST_INSTANTIATE(T, Bias)                                                             \
-  template AttentionResult<T> attention<Bias>(View<const T, 4>, View<const T, 4>,               \
-                                              View<const T, 4>, const AttentionOptions<Bias>&,  \
-                                              const Execution&);                                \
-  template void attention_into<T, Bias>(const AttentionOutputs<T>&, const AttentionInputs<T>&,  \
-                                        const AttentionOptions<Bias>&, const Execution&);       \
-  template Result<void> try_attention<T, Bias>(                                                 \
-      const AttentionOutputs<T>&, const AttentionInputs<T>&, const AttentionOptions<Bias>&,     \
-      const Execution&);
+#define ATTEST_INSTANTIATE(T, Bias)                                                            \
+  template AttentionResult<T> attention<Bias>(View<const T, 4>, View<const T, 4>,              \
+                                              View<const T, 4>, const AttentionOptions<Bias>&, \
+                                              const Execution&);                               \
+  template void attention_into<T, Bias>(const AttentionOutputs<T>&, const AttentionInputs<T>&, \
+                                        const AttentionOptions<Bias>&, const Execution&);      \
+  template Result<void> try_attention<T, Bias>(const AttentionOutputs<T>&,                     \
+                                               const AttentionInputs<T>&,                      \
+                                               const AttentionOptions<Bias>&, const Execution&);
 ATTEST_INSTANTIATE(float, float)
 ATTEST_INSTANTIATE(float, BFloat16)
 ATTEST_INSTANTIATE(double, double)

@@ -291,8 +291,9 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   engine::Turns turns(s.B * s.G * blocks);
   engine::FirstEmptyRow empty(s);
   const engine::BackwardCall<T> backward{
-      *call,  ranges, results, gradients,   engine::backward_kernel<Sum>(**table), d_key, d_value,
-      d_bias, shared, d_sink_rows, turns, empty};
+      *call, ranges,  results, gradients, engine::backward_kernel<Sum>(**table),
+      d_key, d_value, d_bias,  shared,    d_sink_rows,
+      turns, empty};
   const std::int64_t pieces = backward.pieces();
   ThreadPool* pool = execution.threads;
   if (pieces > 1 && s.B * s.H * s.T * s.S >= engine::small_call / (s.D + s.E)) {
@@ -350,15 +351,15 @@ AttentionGradients<T> attention_backward(const AttentionInputs<T>& inputs,
   return out;
 }
 
-#define ATTEST_INSTANTIATE(T, Bias)                                                              \
-  template AttentionGradients<T> attention_backward<T, Bias>(                                    \
-      const AttentionInputs<T>&, const AttentionBackwardInputs<T>&,                              \
-      const AttentionOptions<Bias>&, const Execution&);                                          \
-  template void attention_backward_into<T, Bias>(                                                \
-      const AttentionGradientOutputs<T>&, const AttentionInputs<T>&,                             \
-      const AttentionBackwardInputs<T>&, const AttentionOptions<Bias>&, const Execution&);       \
-  template Result<void> try_attention_backward<T, Bias>(                                         \
-      const AttentionGradientOutputs<T>&, const AttentionInputs<T>&,                             \
+#define ATTEST_INSTANTIATE(T, Bias)                                                                \
+  template AttentionGradients<T> attention_backward<T, Bias>(                                      \
+      const AttentionInputs<T>&, const AttentionBackwardInputs<T>&, const AttentionOptions<Bias>&, \
+      const Execution&);                                                                           \
+  template void attention_backward_into<T, Bias>(                                                  \
+      const AttentionGradientOutputs<T>&, const AttentionInputs<T>&,                               \
+      const AttentionBackwardInputs<T>&, const AttentionOptions<Bias>&, const Execution&);         \
+  template Result<void> try_attention_backward<T, Bias>(                                           \
+      const AttentionGradientOutputs<T>&, const AttentionInputs<T>&,                               \
       const AttentionBackwardInputs<T>&, const AttentionOptions<Bias>&, const Execution&);
 ATTEST_INSTANTIATE(float, float)
 ATTEST_INSTANTIATE(float, BFloat16)

@@ -131,10 +131,13 @@ Tensor<AccumulatorOf<T>> attention_weights(const AttentionInputs<T>& inputs,
   return out;
 }
 
-#define ATTEST_INSTANTIATE(T, Bias)                                                        \
-  template Tensor<AccumulatorOf<T>> attention_weights<T, Bias>(                            \
-      const AttentionInputs<T>&, const AttentionOptions<Bias>&,                            \
-      View<const AccumulatorOf<T>, 3>, const WeightsChoice&, const Execution&);
+#define ATTEST_INSTANTIATE(T, Bias)                                                             \
+  template Tensor<AccumulatorOf<T>> attention_weights<T, Bias>(/* NOLINT */                     \
+                                                               const AttentionInputs<T>&,       \
+                                                               const AttentionOptions<Bias>&,   \
+                                                               View<const AccumulatorOf<T>, 3>, \
+                                                               const WeightsChoice&,            \
+                                                               const Execution&);
 ATTEST_INSTANTIATE(float, float)
 ATTEST_INSTANTIATE(float, BFloat16)
 ATTEST_INSTANTIATE(double, double)

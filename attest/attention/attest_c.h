@@ -52,6 +52,7 @@ enum { ATTEST_EMPTY_ROW_ERROR = 0, ATTEST_EMPTY_ROW_ZERO = 1, ATTEST_EMPTY_ROW_N
 /* Which results agree bit for bit; attest/linalg/execution.h. */
 enum { ATTEST_REPRODUCIBLE_PER_CALL = 0, ATTEST_REPRODUCIBLE_PER_ROW = 1 };
 
+/* NOLINTBEGIN(readability-identifier-naming): C's names, not C++'s. */
 /* Somebody's memory that is read. Strides count elements, any sign, 0 repeats. Of both arrays the first
  * `rank` entries count. All zeros means absent. Data may be null where an extent is 0. */
 typedef struct attest_view {
@@ -144,6 +145,7 @@ typedef struct attest_attention_gradients {
   attest_output d_bias;
   attest_output d_sink;
 } attest_attention_gradients;
+/* NOLINTEND(readability-identifier-naming) */
 
 /* Attention; overwrites the outputs. `options` may be null: no mask, the default scale.
  * After a failure the outputs are unspecified. */

@@ -23,8 +23,7 @@ std::int64_t size_of(kernels::Storage storage) {
 }
 
 const void* at(const Tensor4& tensor, std::int64_t a, std::int64_t b, std::int64_t c) {
-  const std::int64_t offset =
-      a * tensor.strides[0] + b * tensor.strides[1] + c * tensor.strides[2];
+  const std::int64_t offset = a * tensor.strides[0] + b * tensor.strides[1] + c * tensor.strides[2];
   return static_cast<const char*>(tensor.data) + offset * size_of(tensor.storage);
 }
 
@@ -113,8 +112,7 @@ void Ranges::find_id_ranges() {
 RowRange Ranges::of(std::int64_t b, std::int64_t i) const {
   Span span{0, shape_.T, 0, shape_.S};
   if (!mask_.packing.query_starts.empty()) span = document_of(mask_.packing, i);
-  const std::int64_t length =
-      mask_.key_lengths.empty() ? shape_.S : of_batch(mask_.key_lengths, b);
+  const std::int64_t length = mask_.key_lengths.empty() ? shape_.S : of_batch(mask_.key_lengths, b);
   const std::int64_t position =
       span.key_begin + (i - span.query_begin) + offset_in(mask_, span, b, length);
   RowRange range{position, span.key_begin, std::min(span.key_end, length)};
@@ -163,8 +161,8 @@ Result<Call> checked_call(const AttentionInputs<T>& in, const AttentionOptions<B
   return call;
 }
 
-#define ATTEST_INSTANTIATE(T, Bias)                                            \
-  template Result<Call> checked_call<T, Bias>(const AttentionInputs<T>&,       \
+#define ATTEST_INSTANTIATE(T, Bias)                                      \
+  template Result<Call> checked_call<T, Bias>(const AttentionInputs<T>&, \
                                               const AttentionOptions<Bias>&);
 ATTEST_INSTANTIATE(float, float)
 ATTEST_INSTANTIATE(float, BFloat16)

@@ -86,8 +86,8 @@ Result<void> check_starts(const char* name, const Numbers64& starts, std::int64_
   }
   for (std::size_t n = 1; n < starts.size(); ++n) {
     if (starts[n] < starts[n - 1]) {
-      return bad_option(sentence(name, " must not fall; entry ", n, " is ", starts[n],
-                                 " after ", starts[n - 1]));
+      return bad_option(
+          sentence(name, " must not fall; entry ", n, " is ", starts[n], " after ", starts[n - 1]));
     }
   }
   return {};
@@ -99,18 +99,19 @@ Result<void> check_documents(const Mask& mask, const Shape& s) {
     if (auto ok = check_starts("query_starts", packing.query_starts, s.T); !ok) return ok;
     if (auto ok = check_starts("key_starts", packing.key_starts, s.S); !ok) return ok;
     if (packing.query_starts.size() != packing.key_starts.size()) {
-      return bad_option(sentence("query_starts and key_starts must name as many documents; they "
-                                 "have ", packing.query_starts.size(), " and ",
-                                 packing.key_starts.size(), " entries"));
+      return bad_option(
+          sentence("query_starts and key_starts must name as many documents; they "
+                   "have ",
+                   packing.query_starts.size(), " and ", packing.key_starts.size(), " entries"));
     }
   }
   const DocumentIds& ids = mask.documents;
   if (ids.query.empty() && ids.key.empty()) return {};
   const auto fits = [&](const char* name, const Numbers64& list, std::int64_t length) {
     if (length_of(list) == length || length_of(list) == s.B * length) return Result<void>{};
-    return Result<void>{bad_option(sentence("document ids of the ", name, " must have ", length,
-                                            " or ", s.B * length, " entries; they have ",
-                                            list.size()))};
+    return Result<void>{
+        bad_option(sentence("document ids of the ", name, " must have ", length, " or ",
+                            s.B * length, " entries; they have ", list.size()))};
   };
   if (auto ok = fits("queries", ids.query, s.T); !ok) return ok;
   return fits("keys", ids.key, s.S);
@@ -196,18 +197,18 @@ Result<void> check_mask(const Mask& mask, const Shape& s) {
   if (auto ok = check_documents(mask, s); !ok) return ok;
   if (auto ok = check_square(mask, s); !ok) return ok;
   if (mask.visible && !broadcasts_to(mask.visible.extents, {s.B, s.H, s.T, s.S})) {
-    return mismatch(sentence("mask must broadcast to [B, H, T, S] = ",
-                             to_string(attest::Shape{s.B, s.H, s.T, s.S}), "; it has shape ",
-                             to_string(mask.visible.extents)));
+    return mismatch(sentence(
+        "mask must broadcast to [B, H, T, S] = ", to_string(attest::Shape{s.B, s.H, s.T, s.S}),
+        "; it has shape ", to_string(mask.visible.extents)));
   }
   return {};
 }
 
 Result<void> check_numbers(const Numbers& numbers, const Shape& s) {
   if (numbers.bias != nullptr && !broadcasts_to(*numbers.bias, {s.B, s.H, s.T, s.S})) {
-    return mismatch(sentence("bias must broadcast to [B, H, T, S] = ",
-                             to_string(attest::Shape{s.B, s.H, s.T, s.S}), "; it has shape ",
-                             to_string(*numbers.bias)));
+    return mismatch(sentence(
+        "bias must broadcast to [B, H, T, S] = ", to_string(attest::Shape{s.B, s.H, s.T, s.S}),
+        "; it has shape ", to_string(*numbers.bias)));
   }
   if (numbers.scale && !std::isfinite(*numbers.scale)) {
     return bad_option(sentence("scale must be finite; found ", *numbers.scale));

@@ -51,19 +51,18 @@ class DecodeCall {
     const Shape& s = call_.shape;
     const auto size =
         static_cast<std::size_t>(kernels::decode_scratch<Sum>(s.D, s.E)) * sizeof(Sum);
-    const kernels::ForwardBlock<Sum> task{
-        .rows = place.rows,
-        .D = static_cast<int>(s.D),
-        .E = static_cast<int>(s.E),
-        .storage = call_.query.storage,
-        .query = rows.query_data,
-        .query_step = call_.query.strides[3],
-        .key = head_of(call_.key, place.b, place.g),
-        .value = head_of(call_.value, place.b, place.g),
-        .first_key = rows.first_key,
-        .last_key = rows.last_key,
-        .modify = rows.modify,
-        .scratch = reinterpret_cast<Sum*>(scratch(size))};
+    const kernels::ForwardBlock<Sum> task{.rows = place.rows,
+                                          .D = static_cast<int>(s.D),
+                                          .E = static_cast<int>(s.E),
+                                          .storage = call_.query.storage,
+                                          .query = rows.query_data,
+                                          .query_step = call_.query.strides[3],
+                                          .key = head_of(call_.key, place.b, place.g),
+                                          .value = head_of(call_.value, place.b, place.g),
+                                          .first_key = rows.first_key,
+                                          .last_key = rows.last_key,
+                                          .modify = rows.modify,
+                                          .scratch = reinterpret_cast<Sum*>(scratch(size))};
     Sum peak[kernels::decode_rows];
     Sum sum[kernels::decode_rows];
     const std::int64_t width = row_ - 2;
@@ -120,7 +119,8 @@ class DecodeCall {
     }
     if (!seen) {
       empty_.found(place.b, h, i);
-      fill(place.b, h, i, call_.empty_row == EmptyRow::nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
+      fill(place.b, h, i,
+           call_.empty_row == EmptyRow::nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
       return;
     }
     const bool with_sink = call_.sink != nullptr;
@@ -166,8 +166,8 @@ class DecodeCall {
   kernels::DecodeKernel<Sum> kernel_;
   FirstEmptyRow& empty_;
   std::int64_t parts_;
-  std::int64_t row_;      // numbers of one row: output, peak, sum
-  Tensor<Sum> results_;   // [B·G·parts, rows, row]
+  std::int64_t row_;     // numbers of one row: output, peak, sum
+  Tensor<Sum> results_;  // [B·G·parts, rows, row]
 };
 
 }  // namespace attest::engine

@@ -15,10 +15,12 @@ std::array<KernelTable, 5> all_tables() {
   for (const IsaState& set : instruction_sets()) {
 #if defined(__x86_64__)
     if (set.isa == Isa::avx2) {
-      row = {kernels::avx2::forward_table(), kernels::avx2::decode_table(), kernels::avx2::backward_table()};
+      row = {kernels::avx2::forward_table(), kernels::avx2::decode_table(),
+             kernels::avx2::backward_table()};
     }
     if (set.isa == Isa::avx512) {
-      row = {kernels::avx512::forward_table(), kernels::avx512::decode_table(), kernels::avx512::backward_table()};
+      row = {kernels::avx512::forward_table(), kernels::avx512::decode_table(),
+             kernels::avx512::backward_table()};
     }
 #endif
     tables[static_cast<std::size_t>(set.isa)] = row;

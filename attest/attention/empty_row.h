@@ -23,11 +23,10 @@ class FirstEmptyRow {
   [[nodiscard]] Result<void> verdict() const {
     const std::int64_t index = first_.load();
     if (index == none) return {};
-    return Failure{
-        ErrorKind::value, "no-visible-key",
-        sentence("[attention] query ", index % shape_.T, " of head ",
-                 index / shape_.T % shape_.H, ", batch ", index / shape_.T / shape_.H,
-                 " sees no key; say what its output shall be (EmptyRow)")};
+    return Failure{ErrorKind::value, "no-visible-key",
+                   sentence("[attention] query ", index % shape_.T, " of head ",
+                            index / shape_.T % shape_.H, ", batch ", index / shape_.T / shape_.H,
+                            " sees no key; say what its output shall be (EmptyRow)")};
   }
 
  private:

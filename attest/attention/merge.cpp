@@ -51,11 +51,11 @@ void check(const AttentionOutputs<const T>& part, const AttentionOutputs<T>& int
       part.log_sum_exp.extents == rows && (!into.log_sum_exp || into.log_sum_exp.extents == rows)) {
     return;
   }
-  throw_failure({ErrorKind::shape, "shape-mismatch",
-                 sentence("[merge_attention] both parts must have an output of shape ",
-                          to_string(o), " and a log_sum_exp of shape ", to_string(rows),
-                          "; one has ", to_string(part.output.extents), " and ",
-                          to_string(part.log_sum_exp.extents))});
+  throw_failure(
+      {ErrorKind::shape, "shape-mismatch",
+       sentence("[merge_attention] both parts must have an output of shape ", to_string(o),
+                " and a log_sum_exp of shape ", to_string(rows), "; one has ",
+                to_string(part.output.extents), " and ", to_string(part.log_sum_exp.extents))});
 }
 
 }  // namespace

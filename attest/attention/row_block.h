@@ -44,7 +44,8 @@ struct RowBlock {
 };
 
 template <class T>
-void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges, const BlockPlace& at_place) {
+void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
+            const BlockPlace& at_place) {
   const std::int64_t group = call.shape.heads_per_group();
   for (int r = 0; r < at_place.rows; ++r) {
     const auto k = static_cast<std::size_t>(r);

@@ -90,7 +90,7 @@ Call call_of(const AttentionInputs<double>& in, const AttentionOptions<double>& 
           .a = a,
           .scale = options.scale.value_or(1 / root),
           .keep = 1 / (1 - options.dropout.rate),
-          .blocks = static_cast<double>((shape.S + 127) / 128 + 2)};
+          .blocks = 1.0 + std::ceil(static_cast<double>(shape.S) / 128) + 1.0};
 }
 
 /// One visible key of a row.

@@ -35,7 +35,7 @@ struct Kept {
   T* slope = nullptr;         // [keys][ld], of the softcap
   T* key_room = nullptr;
   T* value_room = nullptr;
-  bool rows_finite = true;    // queries and d_outputs hold numbers alone
+  bool rows_finite = true;  // queries and d_outputs hold numbers alone
 };
 
 template <class T>
@@ -58,24 +58,26 @@ template <int N, class T>
 [[gnu::noinline]] void weigh(const Kept<T>& kept, const KeyBlock<T>& block,
                              const BackwardBlock<T>& task, int first) {
   const int ld = kept.ld;
-  for_each_tile<N>(block.keys, [&]<int R>(int at) __attribute__((always_inline)) {
-    Tile<R, N, T> tile;
-    tile.clear();
-    tile.multiply(block.key.data + at * block.key.row, block.key.row, 1, kept.query + first, ld,
-                  task.D);
-    tile.save(kept.weights + at * ld + first, ld);
-  });
+  for_each_tile<N>(
+      block.keys, [&]<int R>(int at) __attribute__((always_inline)) {
+        Tile<R, N, T> tile;
+        tile.clear();
+        tile.multiply(block.key.data + at * block.key.row, block.key.row, 1, kept.query + first, ld,
+                      task.D);
+        tile.save(kept.weights + at * ld + first, ld);
+      });
   if (changes_scores(task.modify)) {
     change_scores<N, T>(kept.weights + first, ld, task.modify, first, task.rows, block.begin,
                         block.keys, kept.slope + first);
   }
-  for_each_tile<N>(block.keys, [&]<int R>(int at) __attribute__((always_inline)) {
-    Tile<R, N, T> tile;
-    tile.clear();
-    tile.multiply(block.value.data + at * block.value.row, block.value.row, 1,
-                  kept.d_output + first, ld, task.E);
-    tile.save(kept.d_scores + at * ld + first, ld);
-  });
+  for_each_tile<N>(
+      block.keys, [&]<int R>(int at) __attribute__((always_inline)) {
+        Tile<R, N, T> tile;
+        tile.clear();
+        tile.multiply(block.value.data + at * block.value.row, block.value.row, 1,
+                      kept.d_output + first, ld, task.E);
+        tile.save(kept.d_scores + at * ld + first, ld);
+      });
 }
 
 /// The elementwise part: scores and d_weights become weights and d_scores.
@@ -114,13 +116,14 @@ template <class T>
 template <int N, class T>
 [[gnu::noinline]] void add_to_keys(T* to, std::int64_t to_row, const T* left, int ld,
                                    const T* right, int right_row, const int rows, int keys) {
-  for_each_tile<N>(keys, [&]<int R>(int at) __attribute__((always_inline)) {
-    Tile<R, N, T> tile;
-    T* place = to + at * to_row;
-    tile.load(place, to_row);
-    tile.multiply(left + at * ld, ld, 1, right, right_row, rows);
-    tile.save(place, to_row);
-  });
+  for_each_tile<N>(
+      keys, [&]<int R>(int at) __attribute__((always_inline)) {
+        Tile<R, N, T> tile;
+        T* place = to + at * to_row;
+        tile.load(place, to_row);
+        tile.multiply(left + at * ld, ld, 1, right, right_row, rows);
+        tile.save(place, to_row);
+      });
 }
 
 template <class T>
@@ -151,14 +154,15 @@ void add_columns(T* to, std::int64_t to_row, const T* left, int ld, const T* rig
 template <int N, class T>
 [[gnu::noinline]] void add_to_queries(const Kept<T>& kept, const KeyBlock<T>& block, int D,
                                       int first) {
-  for_each_tile<N>(D, [&]<int R>(int at) __attribute__((always_inline)) {
-    Tile<R, N, T> tile;
-    T* place = kept.d_query + at * kept.ld + first;
-    tile.load(place, kept.ld);
-    tile.multiply(block.key.data + at, 1, block.key.row, kept.d_scores + first, kept.ld,
-                  block.keys);
-    tile.save(place, kept.ld);
-  });
+  for_each_tile<N>(
+      D, [&]<int R>(int at) __attribute__((always_inline)) {
+        Tile<R, N, T> tile;
+        T* place = kept.d_query + at * kept.ld + first;
+        tile.load(place, kept.ld);
+        tile.multiply(block.key.data + at, 1, block.key.row, kept.d_scores + first, kept.ld,
+                      block.keys);
+        tile.save(place, kept.ld);
+      });
 }
 
 /// One multiply-add of one lane, as the registers do it.
@@ -215,7 +219,8 @@ void apply_slope(const Kept<T>& kept, int keys) {
   for (int k = 0; k < keys * kept.ld; k += lanes<T>) {
     const Vec<T> d_score = load(kept.d_scores + k);
     // A hidden pair stays exactly 0, whatever its slope is.
-    store<T>(kept.d_scores + k, select(d_score == Vec<T>{}, d_score, d_score * load(kept.slope + k)));
+    store<T>(kept.d_scores + k,
+             select(d_score == Vec<T>{}, d_score, d_score * load(kept.slope + k)));
   }
 }
 
@@ -301,8 +306,9 @@ Kept<T> make_kept(const BackwardBlock<T>& task) {
                      task.D, capped ? scale : scale * log2_e<T>);
   rows_into_lanes<T>(kept.d_output, kept.ld, task.d_output, task.storage, task.d_output_step,
                      task.rows, task.E, T(1));
-  kept.rows_finite = gather_rows<T>(kept.query_row, task.query, task.storage, task.query_step,
-                                    task.rows, task.D, capped ? scale * task.modify.softcap : scale);
+  kept.rows_finite =
+      gather_rows<T>(kept.query_row, task.query, task.storage, task.query_step, task.rows, task.D,
+                     capped ? scale * task.modify.softcap : scale);
   kept.rows_finite &= gather_rows<T>(kept.d_output_row, task.d_output, task.storage,
                                      task.d_output_step, task.rows, task.E, T(1));
   for (int k = 0; k < task.D * kept.ld; ++k) kept.d_query[k] = 0;

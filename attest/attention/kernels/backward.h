@@ -17,11 +17,11 @@ struct BackwardBlock {
   int D = 0;
   int E = 0;
   Storage storage = Storage::f32;
-  const void* const* query = nullptr;       ///< [rows]
+  const void* const* query = nullptr;  ///< [rows]
   std::int64_t query_step = 1;
-  const void* const* output = nullptr;      ///< [rows], of the forward pass
+  const void* const* output = nullptr;  ///< [rows], of the forward pass
   std::int64_t output_step = 1;
-  const void* const* d_output = nullptr;    ///< [rows]
+  const void* const* d_output = nullptr;  ///< [rows]
   std::int64_t d_output_step = 1;
   const T* log_sum_exp = nullptr;           ///< [rows], natural
   const T* d_log_sum_exp = nullptr;         ///< [rows]; absent: zero
@@ -32,13 +32,13 @@ struct BackwardBlock {
   const T* sink = nullptr;                  ///< [rows]
   void* const* d_query = nullptr;           ///< [rows], overwritten
   std::int64_t d_query_step = 1;
-  T* d_key = nullptr;                       ///< [S, d_key_row], added to; columns padded
+  T* d_key = nullptr;  ///< [S, d_key_row], added to; columns padded
   std::int64_t d_key_row = 0;
-  T* d_value = nullptr;                     ///< [S, d_value_row], added to; columns padded
+  T* d_value = nullptr;  ///< [S, d_value_row], added to; columns padded
   std::int64_t d_value_row = 0;
-  T* const* d_bias = nullptr;               ///< [rows], each for key 0, added to; absent: not wanted
+  T* const* d_bias = nullptr;  ///< [rows], each for key 0, added to; absent: not wanted
   std::int64_t d_bias_step = 0;
-  T* d_sink = nullptr;                      ///< [rows], overwritten; absent: not wanted
+  T* d_sink = nullptr;  ///< [rows], overwritten; absent: not wanted
   Modifiers<T> modify;
   void (*await_turn)(void* context, std::int64_t end) = nullptr;  ///< before keys below end change
   void (*give_turn)(void* context, std::int64_t end) = nullptr;   ///< they will not change again

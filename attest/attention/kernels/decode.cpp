@@ -137,14 +137,14 @@ void drop_row(const Part<T>& part, const Modifiers<T>& modify, int r, std::uint6
 
 /// output[r] = output[r]·factor[r] + Σ_j weight[r, j]·value[j], for R rows and N registers of columns.
 template <int R, int N, bool whole, class T>
-ATTEST_INLINE void mix_columns(const Part<T>& part, T* output, int row, const T* factor, int first_row,
-                               int column, int E) {
+ATTEST_INLINE void mix_columns(const Part<T>& part, T* output, int row, const T* factor,
+                               int first_row, int column, int E) {
   constexpr int W = lanes<T>;
   Vec<T> sums[R][N];
   ATTEST_UNROLL for (int r = 0; r < R; ++r) {
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
-      sums[r][v] = load(output + (first_row + r) * row + column + v * W) *
-                   broadcast(factor[first_row + r]);
+      sums[r][v] =
+          load(output + (first_row + r) * row + column + v * W) * broadcast(factor[first_row + r]);
     }
   }
   for (int j = 0; j < part.keys; ++j) {

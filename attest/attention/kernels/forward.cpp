@@ -53,15 +53,17 @@ template <int N, class T>
 ATTEST_INLINE void score(const Group<T>& group, const KeyBlock<T>& block, int D, Vec<T>* largest) {
   constexpr int ld = N * lanes<T>;
   for (int v = 0; v < N; ++v) largest[v] = broadcast(minus_infinity<T>);
-  for_each_tile<N>(block.keys, [&]<int R>(int at) __attribute__((always_inline)) {
-    Tile<R, N, T> tile;
-    tile.clear();
-    tile.multiply(block.key.data + at * block.key.row, block.key.row, 1, group.query, ld, D);
-    tile.save(block.scores + at * ld, ld);
-    ATTEST_UNROLL for (int v = 0; v < N; ++v) {
-      ATTEST_UNROLL for (int r = 0; r < R; ++r) largest[v] = larger(tile.sums[r][v], largest[v]);
-    }
-  });
+  for_each_tile<N>(
+      block.keys, [&]<int R>(int at) __attribute__((always_inline)) {
+        Tile<R, N, T> tile;
+        tile.clear();
+        tile.multiply(block.key.data + at * block.key.row, block.key.row, 1, group.query, ld, D);
+        tile.save(block.scores + at * ld, ld);
+        ATTEST_UNROLL for (int v = 0; v < N; ++v) {
+          ATTEST_UNROLL for (int r = 0; r < R; ++r) largest[v] =
+              larger(tile.sums[r][v], largest[v]);
+        }
+      });
 }
 
 /// Step 2, where there is anything to do.
@@ -82,8 +84,7 @@ ATTEST_INLINE void modify(const Group<T>& group, const KeyBlock<T>& block,
       T* at = block.scores + j * ld + v * lanes<T>;
       Vec<T> s = load(at);
       if (block.mask != nullptr) {
-        s = select(lanes_of_bits<T>(block.mask->seen[j] >> shift), s,
-                   broadcast(minus_infinity<T>));
+        s = select(lanes_of_bits<T>(block.mask->seen[j] >> shift), s, broadcast(minus_infinity<T>));
         store<T>(at, s);
       }
       most = larger(s, most);
@@ -105,7 +106,7 @@ ATTEST_INLINE void weigh(const Group<T>& group, const KeyBlock<T>& block, const 
     store<T>(group.peak + v * lanes<T>, now);
     peak[v] = select(now == broadcast(minus_infinity<T>), Vec<T>{}, now);
     factor[v] = exp2(before - peak[v]);
-    sum[v] = load(group.sum + v * lanes<T>)*factor[v];
+    sum[v] = load(group.sum + v * lanes<T>) * factor[v];
   }
   for (int j = 0; j < block.keys; ++j) {
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
@@ -137,12 +138,13 @@ template <int N, class T>
 ATTEST_INLINE void mix(const Group<T>& group, const KeyBlock<T>& block, int E,
                        const Vec<T>* factor) {
   constexpr int ld = N * lanes<T>;
-  for_each_tile<N>(E, [&]<int R>(int at) __attribute__((always_inline)) {
-    Tile<R, N, T> tile;
-    tile.load_scaled(group.output + at * ld, ld, factor);
-    tile.multiply(block.value.data + at, 1, block.value.row, block.scores, ld, block.keys);
-    tile.save(group.output + at * ld, ld);
-  });
+  for_each_tile<N>(
+      E, [&]<int R>(int at) __attribute__((always_inline)) {
+        Tile<R, N, T> tile;
+        tile.load_scaled(group.output + at * ld, ld, factor);
+        tile.multiply(block.value.data + at, 1, block.value.row, block.scores, ld, block.keys);
+        tile.save(group.output + at * ld, ld);
+      });
 }
 
 template <int N, class T>
@@ -213,8 +215,8 @@ void add_guarded(const Group<T>& group, const KeyBlock<T>& block, const Rows<T>&
 template <class T>
 void all_groups(Group<T>* groups, int count, KeyBlock<T>& block, const ForwardBlock<T>& task,
                 T* guard_room) {
-  const bool guard = (block.mask != nullptr || task.modify.value_guard) &&
-                     has_value_to_guard(block, task.E);
+  const bool guard =
+      (block.mask != nullptr || task.modify.value_guard) && has_value_to_guard(block, task.E);
   const Rows<T> value = block.value;
   if (guard) {
     block.value = finite_copy(value, block.keys, task.E, guard_room);
@@ -243,8 +245,8 @@ int make_groups(Group<T>* groups, const ForwardBlock<T>& task, T* scratch) {
     group.peak = group.output + ld * task.E;
     group.sum = group.peak + ld;
     scratch = group.sum + ld;
-    rows_into_lanes<T>(group.query, ld, task.query + group.first_row, task.storage,
-                       task.query_step, rows, task.D, scale);
+    rows_into_lanes<T>(group.query, ld, task.query + group.first_row, task.storage, task.query_step,
+                       rows, task.D, scale);
     for (int k = 0; k < ld * task.E; ++k) group.output[k] = 0;
     for (int k = 0; k < ld; ++k) {
       group.peak[k] = minus_infinity<T>;

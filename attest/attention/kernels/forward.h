@@ -33,44 +33,44 @@ struct DropoutPlace {
 /// What is done to scores between the two products; each part absent by default.
 template <class T>
 struct Modifiers {
-  T scale = 1;                                ///< of the dot product
-  T softcap = 0;                              ///< 0: none
-  const T* alibi_slope = nullptr;             ///< [rows]
-  const std::int64_t* position = nullptr;     ///< [rows], among the keys
-  const void* const* bias = nullptr;          ///< [rows], each the bias of that row for key 0
-  std::int64_t bias_step = 0;                 ///< from key to key
+  T scale = 1;                             ///< of the dot product
+  T softcap = 0;                           ///< 0: none
+  const T* alibi_slope = nullptr;          ///< [rows]
+  const std::int64_t* position = nullptr;  ///< [rows], among the keys
+  const void* const* bias = nullptr;       ///< [rows], each the bias of that row for key 0
+  std::int64_t bias_step = 0;              ///< from key to key
   Storage bias_storage = Storage::f32;
-  const bool* const* visible = nullptr;       ///< [rows], each the mask of that row for key 0
+  const bool* const* visible = nullptr;  ///< [rows], each the mask of that row for key 0
   std::int64_t visible_step = 0;
-  const std::int64_t* query_id = nullptr;     ///< [rows]; a row sees keys of its own id
-  const std::int64_t* key_id = nullptr;       ///< [S]
-  const DropoutPlace* dropout = nullptr;      ///< [rows]
+  const std::int64_t* query_id = nullptr;  ///< [rows]; a row sees keys of its own id
+  const std::int64_t* key_id = nullptr;    ///< [S]
+  const DropoutPlace* dropout = nullptr;   ///< [rows]
   std::uint64_t seed = 0;
   std::uint32_t dropout_threshold = 0;
-  T dropout_scale = 1;                        ///< 1 / (1 − rate)
-  bool value_guard = false;                   ///< keys may be hidden other than by range
+  T dropout_scale = 1;       ///< 1 / (1 − rate)
+  bool value_guard = false;  ///< keys may be hidden other than by range
 };
 
 /// One block of rows against one key/value head.
 template <class T>
 struct ForwardBlock {
-  int rows = 0;                               ///< ≤ block_rows
+  int rows = 0;  ///< ≤ block_rows
   int D = 0;
   int E = 0;
   Storage storage = Storage::f32;
-  const void* const* query = nullptr;         ///< [rows]
-  std::int64_t query_step = 1;                ///< from one d to the next
-  void* const* output = nullptr;              ///< [rows]; absent: partial results are wanted
+  const void* const* query = nullptr;  ///< [rows]
+  std::int64_t query_step = 1;         ///< from one d to the next
+  void* const* output = nullptr;       ///< [rows]; absent: partial results are wanted
   std::int64_t output_step = 1;
-  T* log_sum_exp = nullptr;                   ///< [rows], natural; absent: not wanted
-  Matrix key;                                 // [S, D]
-  Matrix value;                               // [S, E]
-  const std::int64_t* first_key = nullptr;    ///< [rows], the visible range of each
-  const std::int64_t* last_key = nullptr;     ///< [rows], one past it
-  const T* sink = nullptr;                    ///< [rows]
-  bool nan_if_empty = false;                  ///< else 0
+  T* log_sum_exp = nullptr;                 ///< [rows], natural; absent: not wanted
+  Matrix key;                               // [S, D]
+  Matrix value;                             // [S, E]
+  const std::int64_t* first_key = nullptr;  ///< [rows], the visible range of each
+  const std::int64_t* last_key = nullptr;   ///< [rows], one past it
+  const T* sink = nullptr;                  ///< [rows]
+  bool nan_if_empty = false;                ///< else 0
   Modifiers<T> modify;
-  T* scratch = nullptr;                       ///< forward_scratch(D, E) numbers, 64-byte aligned
+  T* scratch = nullptr;  ///< forward_scratch(D, E) numbers, 64-byte aligned
 };
 
 /// How many numbers of scratch a block needs.
@@ -85,9 +85,9 @@ struct DecodeBlock {
   const ForwardBlock<T>* rows = nullptr;  ///< at most decode_rows; its outputs are not used
   std::int64_t begin = 0;                 ///< the part of the keys
   std::int64_t end = 0;
-  T* peak = nullptr;                      ///< [rows], base 2; −∞ if no key was seen
-  T* sum = nullptr;                       ///< [rows]
-  T* output = nullptr;                    ///< [rows, padded E], not yet divided by the sum
+  T* peak = nullptr;    ///< [rows], base 2; −∞ if no key was seen
+  T* sum = nullptr;     ///< [rows]
+  T* output = nullptr;  ///< [rows, padded E], not yet divided by the sum
 };
 
 inline constexpr int decode_rows = 8;
@@ -126,14 +126,14 @@ struct DecodeTable {
 namespace portable {
 ForwardTable forward_table();
 DecodeTable decode_table();
-}
+}  // namespace portable
 namespace avx2 {
 ForwardTable forward_table();
 DecodeTable decode_table();
-}
+}  // namespace avx2
 namespace avx512 {
 ForwardTable forward_table();
 DecodeTable decode_table();
-}
+}  // namespace avx512
 
 }  // namespace attest::kernels

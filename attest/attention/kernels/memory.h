@@ -74,7 +74,8 @@ template <class T>
 inline Rows<T> rows_of(const Matrix& matrix, Storage storage, std::int64_t first, int count,
                        int columns, T* room) {
   const void* start = element(matrix.data, storage, first * matrix.row);
-  if (matrix.column == 1 && storage == storage_of<T>) return {static_cast<const T*>(start), matrix.row};
+  if (matrix.column == 1 && storage == storage_of<T>)
+    return {static_cast<const T*>(start), matrix.row};
   for (int r = 0; r < count; ++r) {
     const void* row = element(start, storage, r * matrix.row);
     T* to = room + static_cast<std::int64_t>(r) * columns;

@@ -15,7 +15,7 @@ ATTEST_INLINE F32 exp2_slope(F32 r) {
 }
 /// The same in binary64: the Taylor series to r¹², whose rest is below 2⁻⁵⁷.
 ATTEST_INLINE F64 exp2_slope(F64 r) {
-  F64 q = broadcast(0x1.816193166d0f9p-40);  // ln2^13/13!
+  F64 q = broadcast(0x1.816193166d0f9p-40);         // ln2^13/13!
   q = fma(q, r, broadcast(0x1.c3bd650fc2986p-36));  // ln2^12/12!
   q = fma(q, r, broadcast(0x1.e8cac7351bb25p-32));  // ln2^11/11!
   q = fma(q, r, broadcast(0x1.e4cf5158b8ecap-28));  // ln2^10/10!
@@ -24,10 +24,10 @@ ATTEST_INLINE F64 exp2_slope(F64 r) {
   q = fma(q, r, broadcast(0x1.ffcbfc588b0c7p-17));  // ln2^7/7!
   q = fma(q, r, broadcast(0x1.430912f86c787p-13));  // ln2^6/6!
   q = fma(q, r, broadcast(0x1.5d87fe78a6731p-10));  // ln2^5/5!
-  q = fma(q, r, broadcast(0x1.3b2ab6fba4e77p-7));  // ln2^4/4!
-  q = fma(q, r, broadcast(0x1.c6b08d704a0c0p-5));  // ln2^3/3!
-  q = fma(q, r, broadcast(0x1.ebfbdff82c58fp-3));  // ln2^2/2!
-  q = fma(q, r, broadcast(0x1.62e42fefa39efp-1));  // ln2^1/1!
+  q = fma(q, r, broadcast(0x1.3b2ab6fba4e77p-7));   // ln2^4/4!
+  q = fma(q, r, broadcast(0x1.c6b08d704a0c0p-5));   // ln2^3/3!
+  q = fma(q, r, broadcast(0x1.ebfbdff82c58fp-3));   // ln2^2/2!
+  q = fma(q, r, broadcast(0x1.62e42fefa39efp-1));   // ln2^1/1!
   return q;
 }
 
@@ -47,12 +47,10 @@ ATTEST_INLINE V exp2(V x) {
   const V p = fma(exp2_slope(r), r, broadcast(T(1)));
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
-    const auto normal =
-        _mm512_cmp_ps_mask(bits_as<__m512>(x), _mm512_set1_ps(least), _CMP_NLT_UQ);
+    const auto normal = _mm512_cmp_ps_mask(bits_as<__m512>(x), _mm512_set1_ps(least), _CMP_NLT_UQ);
     return bits_as<V>(_mm512_maskz_scalef_ps(normal, bits_as<__m512>(p), bits_as<__m512>(n)));
   } else {
-    const auto normal =
-        _mm512_cmp_pd_mask(bits_as<__m512d>(x), _mm512_set1_pd(least), _CMP_NLT_UQ);
+    const auto normal = _mm512_cmp_pd_mask(bits_as<__m512d>(x), _mm512_set1_pd(least), _CMP_NLT_UQ);
     return bits_as<V>(_mm512_maskz_scalef_pd(normal, bits_as<__m512d>(p), bits_as<__m512d>(n)));
   }
 #else

@@ -68,7 +68,8 @@ template <class S>
 ATTEST_INLINE void prefetch(const S* from, std::int64_t ahead) {
   const auto place = reinterpret_cast<std::uintptr_t>(from);
   const auto bytes = static_cast<std::uintptr_t>(ahead) * sizeof(S);
-  __builtin_prefetch(reinterpret_cast<const void*>(place + bytes));
+  __builtin_prefetch(
+      reinterpret_cast<const void*>(place + bytes));  // NOLINT(performance-no-int-to-ptr)
 }
 
 /// One panel, any strides, depths from `begin`: slow.
