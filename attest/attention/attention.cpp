@@ -24,22 +24,15 @@ struct ForwardCall {
   kernels::ForwardKernel<Sum> kernel;
   FirstEmptyRow& empty;
 
-  /// Blocks of 64 rows that read one key/value head.
-  [[nodiscard]] std::int64_t blocks() const {
-    return (call.shape.rows() + kernels::block_rows - 1) / kernels::block_rows;
+  [[nodiscard]] std::int64_t pieces() const {
+    return call.shape.B * call.shape.G * call.shape.blocks();
   }
-  [[nodiscard]] std::int64_t pieces() const { return call.shape.B * call.shape.G * blocks(); }
 
   void piece(std::int64_t number) const {
     // The last blocks come first: under a causal mask they are the longest.
-    const std::int64_t count = blocks();
+    const std::int64_t count = call.shape.blocks();
     const std::int64_t head = number / count;
-    BlockPlace place{.b = head / call.shape.G,
-                     .g = head % call.shape.G,
-                     .first_row = (count - 1 - number % count) * kernels::block_rows};
-    place.rows = static_cast<int>(
-        std::min<std::int64_t>(kernels::block_rows, call.shape.rows() - place.first_row));
-    run(place);
+    run(place_of(call.shape, head, count - 1 - number % count));
   }
 
   void run(const BlockPlace& place) const {
@@ -110,9 +103,7 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
   auto call = engine::checked_call(inputs, options);
   if (!call) return call.failure();
   if (auto ok = engine::check_outputs(outputs, call->shape); !ok) return ok;
-  const auto isa = execution.isa ? Result<Isa>(*execution.isa) : default_isa();
-  if (!isa) return isa.failure();
-  const auto table = engine::kernel_table(*isa);
+  const auto table = engine::kernel_table(execution);
   if (!table) return table.failure();
   const engine::Ranges ranges(*call);
   engine::FirstEmptyRow empty(call->shape);
@@ -120,8 +111,7 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
   const bool small = s.B * s.H * s.T * s.S < engine::small_call / (s.D + s.E);
   const auto for_each_piece = [&](std::int64_t pieces, const auto& work) {
     if (pieces > 1 && !small) {
-      ThreadPool& pool = execution.threads != nullptr ? *execution.threads : shared_threads();
-      pool.run(pieces, work);
+      threads_for(execution).run(pieces, work);
     } else {
       for (std::int64_t piece = 0; piece < pieces; ++piece) work(piece);
     }

@@ -58,13 +58,7 @@ struct KeySums {
     if (!wanted) return;
     for (std::int64_t j = 0; j < wanted.extent(2); ++j) {
       for (std::int64_t c = 0; c < wanted.extent(3); ++c) {
-        if constexpr (std::is_same_v<T, Sum>) {
-          wanted(b, g, j, c) = sums(b, g, j, c);
-        } else if constexpr (std::is_same_v<T, BFloat16>) {
-          wanted(b, g, j, c) = to_bfloat16(sums(b, g, j, c));
-        } else {
-          wanted(b, g, j, c) = to_half(sums(b, g, j, c));
-        }
+        wanted(b, g, j, c) = rounded_to<T>(sums(b, g, j, c));
       }
     }
   }
@@ -86,10 +80,9 @@ struct BackwardCall {
   Turns& turns;
   FirstEmptyRow& empty;
 
-  [[nodiscard]] std::int64_t blocks() const {
-    return (call.shape.rows() + kernels::block_rows - 1) / kernels::block_rows;
+  [[nodiscard]] std::int64_t pieces() const {
+    return call.shape.B * call.shape.G * call.shape.blocks();
   }
-  [[nodiscard]] std::int64_t pieces() const { return call.shape.B * call.shape.G * blocks(); }
 
   struct Turn {
     Turns* turns;
@@ -107,13 +100,9 @@ struct BackwardCall {
 
   /// Pieces in the order of their rows: sums into a key run in that order.
   void piece(std::int64_t number) const {
-    const std::int64_t count = blocks();
+    const std::int64_t count = call.shape.blocks();
     const std::int64_t head = number / count;
-    BlockPlace place{.b = head / call.shape.G,
-                     .g = head % call.shape.G,
-                     .first_row = number % count * kernels::block_rows};
-    place.rows = static_cast<int>(
-        std::min<std::int64_t>(kernels::block_rows, call.shape.rows() - place.first_row));
+    const BlockPlace place = place_of(call.shape, head, number % count);
     Turn turn{&turns, heads_share_bias ? 0 : head * count, number};
     run(place, turn);
     turns.finish(turn.first, number);
@@ -271,9 +260,7 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   const auto* bias = options.bias ? &options.bias.extents : nullptr;
   if (auto ok = engine::check_results(results, s); !ok) return ok;
   if (auto ok = engine::check_gradients(gradients, s, bias, *call); !ok) return ok;
-  const auto isa = execution.isa ? Result<Isa>(*execution.isa) : default_isa();
-  if (!isa) return isa.failure();
-  const auto table = engine::kernel_table(*isa);
+  const auto table = engine::kernel_table(execution);
   if (!table) return table.failure();
 
   const engine::Ranges ranges(*call);
@@ -287,18 +274,15 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
     shared = (*bias)[0] != s.B || (*bias)[1] != s.H;
   }
   Tensor<Sum> d_sink_rows(call->sink != nullptr ? Shape{s.B, s.H, s.T} : Shape{0, 0, 0});
-  const std::int64_t blocks = (s.rows() + kernels::block_rows - 1) / kernels::block_rows;
-  engine::Turns turns(s.B * s.G * blocks);
+  engine::Turns turns(s.B * s.G * s.blocks());
   engine::FirstEmptyRow empty(s);
   const engine::BackwardCall<T> backward{
       *call, ranges,  results, gradients, engine::backward_kernel<Sum>(**table),
       d_key, d_value, d_bias,  shared,    d_sink_rows,
       turns, empty};
   const std::int64_t pieces = backward.pieces();
-  ThreadPool* pool = execution.threads;
   if (pieces > 1 && s.B * s.H * s.T * s.S >= engine::small_call / (s.D + s.E)) {
-    if (pool == nullptr) pool = &shared_threads();
-    pool->run(pieces, [&](std::int64_t piece) { backward.piece(piece); });
+    threads_for(execution).run(pieces, [&](std::int64_t piece) { backward.piece(piece); });
   } else {
     for (std::int64_t piece = 0; piece < pieces; ++piece) backward.piece(piece);
   }

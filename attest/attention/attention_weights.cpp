@@ -122,7 +122,7 @@ Tensor<AccumulatorOf<T>> attention_weights(const AttentionInputs<T>& inputs,
   }
   Tensor<Sum> out({choice.queries, s.S});
   const engine::Ranges ranges(call);
-  ThreadPool& pool = execution.threads != nullptr ? *execution.threads : shared_threads();
+  ThreadPool& pool = threads_for(execution);
   pool.run(choice.queries, [&](std::int64_t k) {
     const std::int64_t i = choice.first_query + k;
     const engine::WeightRow<Sum> row{call, ranges, choice.b, choice.h, i};

@@ -25,6 +25,10 @@ struct Shape {
   [[nodiscard]] std::int64_t heads_per_group() const { return G == 0 ? 0 : H / G; }
   /// Rows that read one key/value head: row r is query r div (H/G) of the (r mod (H/G))-th head.
   [[nodiscard]] std::int64_t rows() const { return T * heads_per_group(); }
+  /// Blocks of rows that read one key/value head.
+  [[nodiscard]] std::int64_t blocks() const {
+    return (rows() + kernels::block_rows - 1) / kernels::block_rows;
+  }
 };
 
 /// A tensor of four axes whose number type is a value.

@@ -151,13 +151,7 @@ class DecodeCall {
   }
 
   void put(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t e, Sum number) {
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      outputs_.output(b, h, i, e) = to_bfloat16(number);
-    } else if constexpr (std::is_same_v<T, Half>) {
-      outputs_.output(b, h, i, e) = to_half(number);
-    } else {
-      outputs_.output(b, h, i, e) = number;
-    }
+    outputs_.output(b, h, i, e) = rounded_to<T>(number);
   }
 
   const Call& call_;

@@ -30,12 +30,11 @@ std::array<KernelTable, 5> all_tables() {
 
 }  // namespace
 
-Result<const KernelTable*> kernel_table(Isa isa) {
+Result<const KernelTable*> kernel_table(const Execution& execution) {
   static const std::array<KernelTable, 5> tables = all_tables();
-  for (const IsaState& set : instruction_sets()) {
-    if (set.isa == isa && set.present) return &tables[static_cast<std::size_t>(isa)];
-  }
-  return isa_of(name_of(isa)).failure();
+  const Result<Isa> isa = isa_for(execution);
+  if (!isa) return isa.failure();
+  return &tables[static_cast<std::size_t>(*isa)];
 }
 
 }  // namespace attest::engine

@@ -6,7 +6,7 @@
 #include "attest/attention/kernels/backward.h"
 #include "attest/attention/kernels/forward.h"
 #include "attest/base/result.h"
-#include "attest/linalg/isa.h"
+#include "attest/linalg/execution.h"
 
 namespace attest::engine {
 
@@ -19,7 +19,7 @@ struct KernelTable {
 
 /// Fails with bad-isa if this machine lacks the set. Starts as the portable kernels, which each set
 /// that is present replaces by its own.
-[[nodiscard]] Result<const KernelTable*> kernel_table(Isa isa);
+[[nodiscard]] Result<const KernelTable*> kernel_table(const Execution& execution);
 
 template <class T>
 [[nodiscard]] kernels::ForwardKernel<T> forward_kernel(const KernelTable& table) {

@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "attest/attention/attention.h"
 #include "attest/base/shape.h"
@@ -15,17 +14,6 @@ double number(float value) { return value; }
 double number(double value) { return value; }
 double number(BFloat16 value) { return to_float(value); }
 double number(Half value) { return to_double(value); }
-
-template <class T>
-T rounded(double value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return to_bfloat16(value);
-  } else if constexpr (std::is_same_v<T, Half>) {
-    return to_half(value);
-  } else {
-    return static_cast<T>(value);
-  }
-}
 
 /// Which share of the joined result each part has.
 struct Shares {
@@ -80,8 +68,8 @@ void merge_attention(const AttentionOutputs<T>& into, const AttentionOutputs<con
           } else if (of_a == nothing) {
             into.output(n, h, i, e) = b.output(n, h, i, e);
           } else {
-            into.output(n, h, i, e) = rounded<T>(share.a * number(a.output(n, h, i, e)) +
-                                                 share.b * number(b.output(n, h, i, e)));
+            into.output(n, h, i, e) = rounded_to<T>(share.a * number(a.output(n, h, i, e)) +
+                                                    share.b * number(b.output(n, h, i, e)));
           }
         }
         if (into.log_sum_exp) {

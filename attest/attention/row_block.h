@@ -18,6 +18,17 @@ struct BlockPlace {
   int rows = 0;
 };
 
+/// Block `block` of the rows that read one of the B·G key/value heads.
+[[nodiscard]] inline BlockPlace place_of(const Shape& shape, std::int64_t head,
+                                         std::int64_t block) {
+  const std::int64_t first = block * kernels::block_rows;
+  return {
+      .b = head / shape.G,
+      .g = head % shape.G,
+      .first_row = first,
+      .rows = static_cast<int>(std::min<std::int64_t>(kernels::block_rows, shape.rows() - first))};
+}
+
 /// A key/value head's matrix.
 [[nodiscard]] inline kernels::Matrix head_of(const Tensor4& tensor, std::int64_t b,
                                              std::int64_t g) {

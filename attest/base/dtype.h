@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace attest {
 
@@ -92,6 +93,18 @@ struct Accumulator<const T> {
   using Type = const typename Accumulator<T>::Type;
 };
 }  // namespace detail
+
+/// A number rounded once to T, to nearest even.
+template <class T>
+[[nodiscard]] T rounded_to(double value) noexcept {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return to_bfloat16(value);
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return to_half(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
 
 /// What sums of T are kept in: double for double, float for float and the 16-bit types.
 template <class T>

@@ -24,4 +24,15 @@ struct Execution {
 /// The pool that calls share which bring none; made at the first use.
 [[nodiscard]] ThreadPool& shared_threads();
 
+/// The pool that a call uses.
+[[nodiscard]] inline ThreadPool& threads_for(const Execution& execution) {
+  return execution.threads != nullptr ? *execution.threads : shared_threads();
+}
+
+/// The instruction set that a call uses.
+/// Fails         bad-isa, as `isa_of` and `default_isa`.
+[[nodiscard]] inline Result<Isa> isa_for(const Execution& execution) {
+  return execution.isa ? isa_of(name_of(*execution.isa)) : default_isa();
+}
+
 }  // namespace attest

@@ -417,7 +417,7 @@ template <class Out, class In, class Sum>
 Result<void> product(const View<Out, 2>& c, const View<const In, 2>& a, const View<const In, 2>& b,
                      const GemmOptions<Sum>& options, const Execution& execution) {
   if (auto checked = check(c, a, b, options); !checked) return checked;
-  const Result<Isa> isa = execution.isa ? isa_of(name_of(*execution.isa)) : default_isa();
+  const Result<Isa> isa = isa_for(execution);
   if (!isa) return isa.failure();
   if (c.extent(0) == 0 || c.extent(1) == 0) return {};
   std::vector<Sum> bias;  // only where it is not dense already
@@ -434,7 +434,7 @@ Result<void> product(const View<Out, 2>& c, const View<const In, 2>& a, const Vi
     }
   }
   const auto chosen = choose<In, Sum>(table_of(*isa));
-  ThreadPool& pool = execution.threads != nullptr ? *execution.threads : shared_threads();
+  ThreadPool& pool = threads_for(execution);
   Driver<Out, In, Sum>(call, chosen, pool).run();
   return {};
 }

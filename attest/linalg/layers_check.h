@@ -14,11 +14,8 @@
 #include "attest/base/text.h"
 #include "attest/base/view.h"
 #include "attest/linalg/execution.h"
+#include "attest/linalg/flush.h"
 #include "attest/linalg/kernels/layers.h"
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 /// What the layers' checks and drivers share. Not for users.
 namespace attest::layers {
@@ -126,38 +123,10 @@ template <class Table>
 template <class Table>
 [[nodiscard]] Result<const Table*> table_for(const Execution& execution,
                                              const std::array<Table, 5>& tables) {
-  Result<Isa> isa = execution.isa ? isa_of(name_of(*execution.isa)) : default_isa();
+  const Result<Isa> isa = isa_for(execution);
   if (!isa) return isa.failure();
   return &tables[static_cast<std::size_t>(*isa)];
 }
-
-/// While it lives, this thread calculates as IEEE 754 says: to nearest, subnormals kept, no traps. So
-/// the host's settings, which its other threads need not share, change no bit.
-class PlainArithmetic {
- public:
-#if defined(__SSE__)
-  PlainArithmetic() noexcept : before_(_mm_getcsr()) { _mm_setcsr(0x1F80U); }
-  ~PlainArithmetic() { _mm_setcsr(before_); }
-#elif defined(__aarch64__)
-  PlainArithmetic() noexcept {
-    __asm__ volatile("mrs %0, fpcr" : "=r"(before_));
-    __asm__ volatile("msr fpcr, %0" : : "r"(0UL));
-  }
-  ~PlainArithmetic() { __asm__ volatile("msr fpcr, %0" : : "r"(before_)); }
-#else
-  PlainArithmetic() noexcept = default;
-  ~PlainArithmetic() = default;
-#endif
-  PlainArithmetic(const PlainArithmetic&) = delete;
-  PlainArithmetic& operator=(const PlainArithmetic&) = delete;
-
- private:
-#if defined(__SSE__)
-  unsigned before_;
-#elif defined(__aarch64__)
-  unsigned long before_ = 0;
-#endif
-};
 
 /// work(piece) for each piece; a single one on this thread, without waking the others.
 template <class Work>
@@ -168,8 +137,7 @@ void run_pieces(const Execution& execution, std::int64_t pieces, const Work& wor
   };
   if (pieces <= 0) return;
   if (pieces == 1) return plainly(0);
-  ThreadPool& pool = execution.threads != nullptr ? *execution.threads : shared_threads();
-  pool.run(pieces, plainly);
+  threads_for(execution).run(pieces, plainly);
 }
 
 /// work(range) on parts of `rows` rows of `cols` numbers, each part worth waking a thread for. Where

@@ -55,20 +55,9 @@ attest_output into(T& tensor) {
 }
 
 template <class T>
-T narrow(double x) {
-  if constexpr (std::is_same_v<T, Half>) {
-    return to_half(x);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return to_bfloat16(x);
-  } else {
-    return static_cast<T>(x);
-  }
-}
-
-template <class T>
 Tensor<T> numbers(Random& random, Shape shape) {
   Tensor<T> out(std::move(shape));
-  for (T& x : out.elements()) x = narrow<T>(random.uniform(-2, 2));
+  for (T& x : out.elements()) x = rounded_to<T>(random.uniform(-2, 2));
   return out;
 }
 

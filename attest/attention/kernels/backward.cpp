@@ -356,15 +356,14 @@ template <class T>
 void backward(const BackwardBlock<T>& task) {
   const Kept<T> kept = make_kept(task);
   prepare_rows(kept, task);
-  auto [begin, end] = span_of(task);
+  KeySpan span = span_of(task);
   BlockMask mask;
   std::uint64_t dropout[block_keys];
-  while (begin < end) {
-    const std::int64_t cut = (begin / backward_keys + 1) * backward_keys;
+  while (span.begin < span.end) {
+    const NextKeys next = take_keys(span, backward_keys);
     KeyBlock<T> block;
-    block.begin = begin;
-    block.keys = static_cast<int>((cut < end ? cut : end) - begin);
-    begin += block.keys;
+    block.begin = next.begin;
+    block.keys = next.keys;
     make_mask(mask, task, block.begin, block.keys);
     if (!mask.whole && mask.none) continue;
     block.mask = mask.whole ? nullptr : &mask;

@@ -95,6 +95,19 @@ inline KeySpan span_of(const Block& block) {
   return span;
 }
 
+/// The next keys of a span, up to an absolute multiple of `most`; the span shrinks by them.
+struct NextKeys {
+  std::int64_t begin = 0;
+  int keys = 0;
+};
+ATTEST_INLINE NextKeys take_keys(KeySpan& span, std::int64_t most) {
+  const std::int64_t cut = (span.begin / most + 1) * most;
+  const std::int64_t end = cut < span.end ? cut : span.end;
+  const NextKeys next{span.begin, static_cast<int>(end - span.begin)};
+  span.begin = end;
+  return next;
+}
+
 /// Lanes whose bit is set.
 template <class T>
 ATTEST_INLINE Lanes<T> lanes_of_bits(std::uint64_t bits) {

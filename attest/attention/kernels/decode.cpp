@@ -263,12 +263,13 @@ void decode(const DecodeBlock<T>& block) {
     block.sum[r] = 0;
     for (int e = 0; e < padded<T>(task.E); ++e) block.output[r * padded<T>(task.E) + e] = 0;
   }
-  for (std::int64_t begin = block.begin; begin < block.end; begin += part.keys) {
-    const std::int64_t cut = (begin / decode_keys + 1) * decode_keys;
-    part.begin = begin;
-    part.keys = static_cast<int>((cut < block.end ? cut : block.end) - begin);
-    part.key = rows_of(task.key, task.storage, begin, part.keys, task.D, key_room);
-    part.value = rows_of(task.value, task.storage, begin, part.keys, task.E, value_room);
+  KeySpan span{block.begin, block.end};
+  while (span.begin < span.end) {
+    const NextKeys next = take_keys(span, decode_keys);
+    part.begin = next.begin;
+    part.keys = next.keys;
+    part.key = rows_of(task.key, task.storage, part.begin, part.keys, task.D, key_room);
+    part.value = rows_of(task.value, task.storage, part.begin, part.keys, task.E, value_room);
     one_part(part, block);
   }
 }

@@ -313,15 +313,14 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
   T* scores = task.scratch + block_rows * (task.D + task.E + 2);
   T* key_room = scores + block_rows * block_keys;
   T* value_room = key_room + block_keys * task.D;
-  auto [begin, end] = span_of(task);
+  KeySpan span = span_of(task);
   BlockMask mask;
   std::uint64_t kept[block_keys];
-  while (begin < end) {
-    const std::int64_t cut = (begin / block_keys + 1) * block_keys;
+  while (span.begin < span.end) {
+    const NextKeys next = take_keys(span, block_keys);
     KeyBlock<T> block;
-    block.begin = begin;
-    block.keys = static_cast<int>((cut < end ? cut : end) - begin);
-    begin += block.keys;
+    block.begin = next.begin;
+    block.keys = next.keys;
     make_mask(mask, task, block.begin, block.keys);
     if (!mask.whole && mask.none) continue;
     block.mask = mask.whole ? nullptr : &mask;
