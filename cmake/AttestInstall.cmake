@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/attest")
 
 get_property(rooms GLOBAL PROPERTY ATTEST_ROOMS)
-install(TARGETS ${rooms} attest_everything EXPORT attest_targets FILE_SET HEADERS)
+install(TARGETS ${rooms} attest_everything EXPORT attest_targets FILE_SET HEADERS FILE_SET kernels)
 install(EXPORT attest_targets NAMESPACE attest:: FILE attestTargets.cmake DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/attestConfig.cmake.in attestConfig.cmake

@@ -40,8 +40,15 @@ function(attest_room name)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(${target} ${scope} cxx_std_20)
   target_link_libraries(${target} ${scope} ${arg_USES})
-  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}"
-                                    FILES ${headers})
+  # Kernel headers go along, since others name them, but only those of the public set stand alone: a
+  # kernel's header needs ATTEST_ISA.
+  set(kernels ${headers})
+  list(FILTER kernels INCLUDE REGEX "/kernels/")
+  list(FILTER headers EXCLUDE REGEX "/kernels/")
+  target_sources(${target} ${scope}
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers}
+    FILE_SET kernels TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${kernels})
+  set_target_properties(${target} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
   set_property(GLOBAL APPEND PROPERTY ATTEST_ROOMS ${target})
   attest_kernels(${name})
 endfunction()
