@@ -34,7 +34,9 @@ class DecodeCall {
         row_(kernels::padded<Sum>(call.shape.E) + 2),
         results_({call.shape.B * call.shape.G * parts_, call.shape.rows(), row_}) {}
 
-  [[nodiscard]] std::int64_t pieces() const { return call_.shape.B * call_.shape.G * parts_; }
+  [[nodiscard]] std::int64_t pieces() const {
+    return call_.shape.rows() == 0 ? 0 : call_.shape.B * call_.shape.G * parts_;
+  }
 
   /// One part of the keys of one key/value head.
   void piece(std::int64_t number) {

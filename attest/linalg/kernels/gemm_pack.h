@@ -137,6 +137,7 @@ ATTEST_INLINE void copy_lines(const S* from, T* to) {
 /// All panels, each P lines wide.
 template <class T, class S, int P>
 inline void gemm_pack(const GemmPack& pack) noexcept {
+  if (pack.depth == 0) return;  // then there may be no memory to point into
   const auto* const from = static_cast<const S*>(pack.from);
   auto* const to = static_cast<T*>(pack.to);
   const std::int64_t full = pack.lines / P * P;

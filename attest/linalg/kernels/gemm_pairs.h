@@ -85,6 +85,7 @@ ATTEST_INLINE void zip_lines(const std::uint16_t* even, const std::uint16_t* odd
 /// All panels, each P lines wide; depths are padded with zeros to a multiple of `step`.
 template <int P, int step>
 inline void gemm_pack_pairs(const GemmPack& pack) noexcept {
+  if (pack.depth == 0) return;  // then there may be no memory to point into
   const auto* const from = static_cast<const std::uint16_t*>(pack.from);
   auto* const to = static_cast<std::uint32_t*>(pack.to);
   const std::int64_t words = (pack.depth + step - 1) / step * step / 2;
