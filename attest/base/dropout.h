@@ -25,8 +25,8 @@ struct WeightPlace {
 /// the seed, on the counter (quad, i, h, b).
 [[nodiscard]] inline std::array<std::uint32_t, 4> dropout_bits(std::uint64_t seed, WeightPlace row,
                                                                std::uint32_t quad) noexcept {
-  return philox({quad, row.i, row.h, row.b}, {static_cast<std::uint32_t>(seed),
-                                              static_cast<std::uint32_t>(seed >> 32U)});
+  return philox({quad, row.i, row.h, row.b},
+                {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)});
 }
 
 /// Whether this weight is left out.
