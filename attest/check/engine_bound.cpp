@@ -262,20 +262,6 @@ RowBound bound_row(const Call& call, RowPlace at, const Row& row) {
   return out;
 }
 
-/// Adds what one arithmetic may be away from the mathematical value.
-void add_bound(const Call& call, EngineBound& out) {
-  const auto [B, H, G, T, S, D, E] = call.exact.shape;
-  for (std::int64_t n = 0; n < B * H * T; ++n) {
-    const RowPlace at{n / (H * T), n / T % H, n % T};
-    const auto exact = lab::compute_row(call.exact, at, lab::Record::result);
-    if (exact.empty) continue;
-    const RowBound bound = bound_row(call, at, row_of(call, at, exact));
-    for (std::int64_t e = 0; e < E; ++e)
-      out.output(at.b, at.h, at.i, e) += bound.output[at_index(e)];
-    out.log_sum_exp(at.b, at.h, at.i) += bound.log_sum_exp;
-  }
-}
-
 /// The backward pass of one row, as far as it does not depend on which gradient is asked for.
 struct BackRow {
   double delta = 0, delta_error = 0, flow = 0;  // flow: d_log_sum_exp
@@ -436,16 +422,36 @@ void add_gradient_bound(const Call& call, const lab::AttentionOutputGradients& b
 
 }  // namespace
 
+EngineRowBound engine_bound_row(const lab::AttentionCall& call, RowPlace at,
+                                const lab::AttentionRow& exact,
+                                const EngineArithmetic& arithmetic) {
+  EngineRowBound out{std::vector<double>(at_index(call.shape.E)), 0};
+  if (exact.empty) return out;
+  // What each of the two may be away from the mathematical value.
+  for (const Arithmetic& a : {engine(arithmetic), exact_tier()}) {
+    const Call judged = call_of(call.in, call.options, call.shape, a);
+    const RowBound bound = bound_row(judged, at, row_of(judged, at, exact));
+    for (std::size_t e = 0; e < out.output.size(); ++e) out.output[e] += bound.output[e];
+    out.log_sum_exp += bound.log_sum_exp;
+  }
+  return out;
+}
+
 Result<EngineBound> engine_bound(const AttentionInputs<double>& inputs,
                                  const AttentionOptions<double>& options,
                                  const EngineArithmetic& arithmetic) {
   const lab::ExactEnvironment environment;
   const auto shape = lab::check_attention(inputs, options);
   if (!shape) return shape.failure();
-  EngineBound out{Tensor<double>({shape->B, shape->H, shape->T, shape->E}),
-                  Tensor<double>({shape->B, shape->H, shape->T})};
-  for (const Arithmetic& a : {engine(arithmetic), exact_tier()}) {
-    add_bound(call_of(inputs, options, *shape, a), out);
+  const lab::AttentionCall call{inputs, options, *shape, lab::Visibility(options, *shape)};
+  const auto [B, H, G, T, S, D, E] = *shape;
+  EngineBound out{Tensor<double>({B, H, T, E}), Tensor<double>({B, H, T})};
+  for (std::int64_t n = 0; n < B * H * T; ++n) {
+    const RowPlace at{n / (H * T), n / T % H, n % T};
+    const auto exact = lab::compute_row(call, at, lab::Record::result);
+    const EngineRowBound row = engine_bound_row(call, at, exact, arithmetic);
+    std::copy(row.output.begin(), row.output.end(), out.output.data() + n * E);
+    out.log_sum_exp(at.b, at.h, at.i) = row.log_sum_exp;
   }
   return out;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <vector>
+
 #include "attest/base/attention_call.h"
 #include "attest/base/dtype.h"
 #include "attest/base/result.h"
 #include "attest/base/tensor.h"
 #include "attest/lab/attention_backward.h"
+#include "attest/lab/attention_row.h"
 #include "attest/linalg/isa.h"
 
 /// How far the engine may be from the exact tier, number by number.
@@ -40,6 +43,17 @@ struct EngineBound {
 [[nodiscard]] Result<EngineBound> engine_bound(const AttentionInputs<double>& inputs,
                                                const AttentionOptions<double>& options,
                                                const EngineArithmetic& arithmetic);
+
+struct EngineRowBound {
+  std::vector<double> output;  // [E]
+  double log_sum_exp = 0;
+};
+
+/// The same for one row of a call that has passed lab::check_attention, given that row of the exact
+/// tier: of a large call, some rows can be judged without the others.
+[[nodiscard]] EngineRowBound engine_bound_row(const lab::AttentionCall& call, lab::RowPlace at,
+                                              const lab::AttentionRow& exact,
+                                              const EngineArithmetic& arithmetic);
 
 /// Named as AttentionGradients, with the same shapes.
 struct EngineGradientBound {
