@@ -84,9 +84,11 @@ class DecodeCall {
 
   /// The parts of all heads, in order, into the caller's memory.
   void merge() {
+    kernels::Modifiers<Sum> modify;
+    set_scale(modify, call_);
     for (std::int64_t head = 0; head < call_.shape.B * call_.shape.G; ++head) {
       const BlockPlace place = place_of(head);
-      for (int r = 0; r < place.rows; ++r) merge_row(head, place, r);
+      for (int r = 0; r < place.rows; ++r) merge_row(head, place, r, modify);
     }
   }
 
@@ -98,9 +100,9 @@ class DecodeCall {
             .rows = static_cast<int>(call_.shape.rows())};
   }
 
-  void merge_row(std::int64_t head, const BlockPlace& place, int r) {
+  void merge_row(std::int64_t head, const BlockPlace& place, int r,
+                 const kernels::Modifiers<Sum>& modify) {
     constexpr Sum infinity = std::numeric_limits<Sum>::infinity();
-    constexpr Sum log2e = Sum(1.44269504088896340736);
     constexpr Sum ln2 = Sum(0.69314718055994530942);
     const std::int64_t width = row_ - 2;
     const std::int64_t group = call_.shape.heads_per_group();
@@ -127,22 +129,25 @@ class DecodeCall {
     }
     const bool with_sink = call_.sink != nullptr;
     const Sum sink =
-        with_sink ? static_cast<Sum>((*call_.sink)[static_cast<std::size_t>(h)]) * log2e : Sum(0);
+        with_sink ? static_cast<Sum>((*call_.sink)[static_cast<std::size_t>(h)]) : Sum(0);
     if (with_sink) top = std::max(top, sink);
     const Sum base = top == -infinity ? Sum(0) : top;
-    Sum total = with_sink ? std::exp2(sink - base) : Sum(0);
+    const auto power = [&](Sum score) { return std::exp2((score - base) * modify.exponent); };
+    Sum total = with_sink ? power(sink) : Sum(0);
     for (std::int64_t part = 0; part < parts_; ++part) {
-      total += sum_of(part) * std::exp2(peak_of(part) - base);
+      total += sum_of(part) * power(peak_of(part));
     }
     for (std::int64_t e = 0; e < call_.shape.E; ++e) {
       Sum number = 0;
       for (std::int64_t part = 0; part < parts_; ++part) {
         if (peak_of(part) == -infinity && sum_of(part) == 0) continue;
-        number += of_part(part)[r * width + e] * std::exp2(peak_of(part) - base);
+        number += of_part(part)[r * width + e] * power(peak_of(part));
       }
       put(place.b, h, i, e, number / total);
     }
-    if (outputs_.log_sum_exp) outputs_.log_sum_exp(place.b, h, i) = (base + std::log2(total)) * ln2;
+    if (outputs_.log_sum_exp) {
+      outputs_.log_sum_exp(place.b, h, i) = base * modify.peak_factor + std::log2(total) * ln2;
+    }
   }
 
   void fill(std::int64_t b, std::int64_t h, std::int64_t i, Sum number) {

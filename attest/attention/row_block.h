@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "attest/attention/call.h"
 #include "attest/attention/kernels/forward.h"
@@ -54,6 +55,27 @@ struct RowBlock {
   kernels::Modifiers<T> modify;
 };
 
+/// How products become scores, each constant rounded once.
+template <class T>
+void set_scale(kernels::Modifiers<T>& modify, const Call& call) {
+  constexpr double log2e = 1.44269504088896340736;
+  modify.scale = static_cast<T>(call.scale);
+  if (call.softcap != 0) {
+    modify.softcap = static_cast<T>(call.softcap);
+    modify.capped_scale = static_cast<T>(call.scale / call.softcap);
+  }
+  if (call.softcap != 0 || call.bias.data != nullptr || call.alibi_slopes != nullptr) return;
+  const double size = std::abs(call.scale);
+  // A scale that would take products out of range goes with the queries, as the sink's units want it.
+  if (call.sink != nullptr || !(size > 0x1p-60 && size < 0x1p60)) {
+    modify.query_factor = modify.scale;
+    return;
+  }
+  modify.query_factor = call.scale < 0 ? T(-1) : T(1);
+  modify.exponent = static_cast<T>(size * log2e);
+  modify.peak_factor = static_cast<T>(size);
+}
+
 template <class T>
 void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
             const BlockPlace& at_place) {
@@ -80,9 +102,6 @@ void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
                       static_cast<std::uint32_t>(i)};
   }
   kernels::Modifiers<T>& modify = block.modify;
-  const bool capped = call.softcap != 0;
-  modify.scale = static_cast<T>(capped ? call.scale / call.softcap : call.scale);
-  modify.softcap = static_cast<T>(call.softcap);
   if (call.alibi_slopes != nullptr) modify.alibi_slope = block.slope;
   modify.position = block.position;
   if (call.bias.data != nullptr) {
@@ -104,6 +123,7 @@ void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
     modify.dropout_threshold = dropout_threshold(call.dropout.rate);
     modify.dropout_scale = static_cast<T>(1 / (1 - call.dropout.rate));
   }
+  set_scale(modify, call);
   modify.value_guard = call.bias.data != nullptr || call.dropout.rate > 0;
 }
 

@@ -8,7 +8,7 @@
 /// The backward pass of one block of rows: Dao et al. 2022, Alg. 4, rows outside, keys inside.
 ///
 ///     for each block of 64 keys (cut at absolute multiples of 64):
-///       1  weights[j, row]   = 2^(scores − log_sum_exp)              as forward, from log_sum_exp
+///       1  weights[j, row]   = exp(scores − log_sum_exp)             as forward, from log_sum_exp
 ///       2  d_weights[j, row] = Σ_e value[j, e]·d_output[e, row]
 ///          d_scores          = weights·(d_weights − delta + d_log_sum_exp)
 ///       3  d_value[j, e]    += Σ_row kept weights[j, row]·d_output[row, e]        in turn
@@ -23,12 +23,12 @@ namespace {
 template <class T>
 struct Kept {
   int ld = 0;
-  T* query = nullptr;         // [D][ld], times scale and log2 e (or scale/softcap)
+  T* query = nullptr;         // [D][ld], times query_factor
   T* d_output = nullptr;      // [E][ld]
   T* query_row = nullptr;     // [rows][padded D], times scale
   T* d_output_row = nullptr;  // [rows][padded E]
   T* d_query = nullptr;       // [D][ld], without scale
-  T* log_sum = nullptr;       // [ld], base 2; +∞ where a row has no weights
+  T* log_sum = nullptr;       // [ld]; +∞ where a row has no weights
   T* delta = nullptr;         // [ld], delta − d_log_sum_exp
   T* weights = nullptr;       // [keys][ld]
   T* d_scores = nullptr;      // [keys][ld]
@@ -85,6 +85,7 @@ template <class T>
 [[gnu::noinline]] void differentiate(const Kept<T>& kept, const KeyBlock<T>& block,
                                      const BackwardBlock<T>& task) {
   const bool guard = block.mask != nullptr || task.modify.value_guard;
+  const Vec<T> scale = broadcast(task.modify.peak_factor);
   for (int first = 0; first < kept.ld; first += lanes<T>) {
     const Vec<T> log_sum = load(kept.log_sum + first);
     const Vec<T> delta = load(kept.delta + first);
@@ -92,7 +93,7 @@ template <class T>
     for (int j = 0; j < block.keys; ++j) {
       T* weight_at = kept.weights + j * kept.ld + first;
       T* score_at = kept.d_scores + j * kept.ld + first;
-      Vec<T> weight = exp2(load(weight_at) - log_sum);
+      Vec<T> weight = exp2_of_product(load(weight_at) * scale - log_sum, broadcast(log2_e<T>));
       if (block.mask != nullptr) {
         weight = select(lanes_of_bits<T>(block.mask->seen[j] >> shift), weight, Vec<T>{});
       }
@@ -100,9 +101,9 @@ template <class T>
       Vec<T> used = weight;
       if (block.dropout != nullptr) {
         const auto keep = lanes_of_bits<T>(block.dropout[j] >> shift);
-        const Vec<T> scale = broadcast(task.modify.dropout_scale);
-        used = select(keep, weight * scale, Vec<T>{});
-        d_weight = select(keep, d_weight * scale, Vec<T>{});
+        const Vec<T> grown = broadcast(task.modify.dropout_scale);
+        used = select(keep, weight * grown, Vec<T>{});
+        d_weight = select(keep, d_weight * grown, Vec<T>{});
       }
       Vec<T> d_score = weight * (d_weight - delta);
       if (guard) d_score = select(weight == Vec<T>{}, Vec<T>{}, d_score);
@@ -300,15 +301,12 @@ Kept<T> make_kept(const BackwardBlock<T>& task) {
   kept.delta = kept.log_sum + block_rows;
   kept.key_room = kept.delta + block_rows;
   kept.value_room = kept.key_room + backward_keys * task.D;
-  const T scale = task.modify.scale;
-  const bool capped = task.modify.softcap != 0;
   rows_into_lanes<T>(kept.query, kept.ld, task.query, task.storage, task.query_step, task.rows,
-                     task.D, capped ? scale : scale * log2_e<T>);
+                     task.D, task.modify.query_factor);
   rows_into_lanes<T>(kept.d_output, kept.ld, task.d_output, task.storage, task.d_output_step,
                      task.rows, task.E, T(1));
-  kept.rows_finite =
-      gather_rows<T>(kept.query_row, task.query, task.storage, task.query_step, task.rows, task.D,
-                     capped ? scale * task.modify.softcap : scale);
+  kept.rows_finite = gather_rows<T>(kept.query_row, task.query, task.storage, task.query_step,
+                                    task.rows, task.D, task.modify.scale);
   kept.rows_finite &= gather_rows<T>(kept.d_output_row, task.d_output, task.storage,
                                      task.d_output_step, task.rows, task.E, T(1));
   for (int k = 0; k < task.D * kept.ld; ++k) kept.d_query[k] = 0;
@@ -331,10 +329,11 @@ void prepare_rows(const Kept<T>& kept, const BackwardBlock<T>& task) {
                       read_number<T>(task.output[r], task.storage, e * task.output_step), delta);
     }
     if (task.d_log_sum_exp != nullptr) delta -= task.d_log_sum_exp[r];
-    kept.log_sum[r] = log_sum_exp * log2_e<T>;
+    kept.log_sum[r] = log_sum_exp;
     kept.delta[r] = delta;
     if (task.d_sink == nullptr) continue;
-    const Vec<T> weight = exp2(broadcast(task.sink[r] * log2_e<T> - kept.log_sum[r]));
+    const Vec<T> weight =
+        exp2_of_product(broadcast(task.sink[r] - log_sum_exp), broadcast(log2_e<T>));
     task.d_sink[r] = -(weight[0] * delta);
   }
 }
@@ -342,8 +341,7 @@ void prepare_rows(const Kept<T>& kept, const BackwardBlock<T>& task) {
 template <class T>
 void write_queries(const Kept<T>& kept, const BackwardBlock<T>& task) {
   if (task.d_query == nullptr) return;
-  T scale = task.modify.scale;
-  if (task.modify.softcap != 0) scale *= task.modify.softcap;
+  const T scale = task.modify.scale;
   for (int r = 0; r < task.rows; ++r) {
     for (int d = 0; d < task.D; ++d) {
       write_number<T>(task.d_query[r], task.storage, d * task.d_query_step,

@@ -74,10 +74,9 @@ void all_dots(const Part<T>& part, int D, int first_row) {
   for (; at < part.keys; ++at) dots<R, 1>(part, D, first_row, at);
 }
 
-/// Softcap, bias, ALiBi and the mask of one row; scores leave in base 2.
+/// Softcap, bias, ALiBi and the mask of one row.
 template <class T>
 void change_row(const Part<T>& part, const ForwardBlock<T>& task, int r) {
-  constexpr T log2e = T(1.44269504088896340736);
   const Modifiers<T>& modify = task.modify;
   for (int j = 0; j < decode_keys; ++j) {
     T& score = part.scores[r * decode_keys + j];
@@ -99,25 +98,27 @@ void change_row(const Part<T>& part, const ForwardBlock<T>& task, int r) {
       extra -= modify.alibi_slope[r] * static_cast<T>(distance < 0 ? -distance : distance);
     }
     if (modify.softcap != 0) {
-      score = tanh_of(broadcast(score))[0] * (modify.softcap * log2e);
+      score = tanh_of(broadcast(score * modify.capped_scale))[0] * modify.softcap;
+    } else if (modify.bias != nullptr || modify.alibi_slope != nullptr) {
+      score *= modify.scale;
     }
-    score += extra * log2e;
+    score += extra;
   }
 }
 
 /// Scores of one row become weights; gives the factor of what was summed before.
 template <class T>
-T weigh_row(T* scores, T& peak, T& sum) {
+T weigh_row(T* scores, T exponent, T& peak, T& sum) {
   constexpr int W = lanes<T>;
   Vec<T> most = broadcast(no_score<T>);
   for (int j = 0; j < decode_keys; j += W) most = larger(load(scores + j), most);
   T top = peak;
   for (int lane = 0; lane < W; ++lane) top = most[lane] > top ? most[lane] : top;
   const T base = top == no_score<T> ? T(0) : top;
-  const T factor = exp2(broadcast(peak - base))[0];
+  const T factor = exp2_of_product(broadcast(peak - base), broadcast(exponent))[0];
   Vec<T> total{};
   for (int j = 0; j < decode_keys; j += W) {
-    const Vec<T> weight = exp2(load(scores + j) - broadcast(base));
+    const Vec<T> weight = exp2_of_product(load(scores + j) - broadcast(base), broadcast(exponent));
     total += weight;
     store<T>(scores + j, weight);
   }
@@ -228,7 +229,8 @@ void one_part(const Part<T>& part, const DecodeBlock<T>& block) {
   T factor[decode_rows];
   for (r = 0; r < task.rows; ++r) {
     if (!plain) change_row(part, task, r);
-    factor[r] = weigh_row(part.scores + r * decode_keys, block.peak[r], block.sum[r]);
+    factor[r] =
+        weigh_row(part.scores + r * decode_keys, modify.exponent, block.peak[r], block.sum[r]);
     if (modify.dropout != nullptr) drop_row(part, modify, r, kept);
   }
   const bool hides = !plain || modify.dropout != nullptr;
@@ -251,12 +253,11 @@ void decode(const DecodeBlock<T>& block) {
   part.scores = part.query + decode_rows * d_row;
   T* key_room = part.scores + decode_rows * decode_keys;
   T* value_room = key_room + decode_keys * task.D;
-  T scale = task.modify.scale;
-  if (task.modify.softcap == 0) scale *= T(1.44269504088896340736);
   for (int r = 0; r < task.rows; ++r) {
     for (int d = 0; d < d_row; ++d) {
       part.query[r * d_row + d] =
-          d < task.D ? read_number<T>(task.query[r], task.storage, d * task.query_step) * scale
+          d < task.D ? read_number<T>(task.query[r], task.storage, d * task.query_step) *
+                           task.modify.query_factor
                      : T(0);
     }
     block.peak[r] = no_score<T>;

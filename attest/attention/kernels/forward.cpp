@@ -9,12 +9,12 @@
 /// The forward pass of one block of rows: Milakov and Gimelshein 2018, Alg. 3, over blocks of keys.
 ///
 ///     for each block of 128 keys (cut at absolute multiples of 128):
-///       1  scores[j, row]   = Σ_d key[j, d]·query[d, row]           query carries scale·log2 e
-///       2  softcap, bias, ALiBi; hidden scores become −∞
-///       3  peak' = max(peak, scores), factor = 2^(peak − peak')
-///          weights[j, row]  = 2^(scores − peak'),  sum = sum·factor + Σ weights
+///       1  scores[j, row]   = Σ_d key[j, d]·query[d, row]
+///       2  scale, softcap, bias, ALiBi if any of these three is there; hidden scores become −∞
+///       3  peak' = max(peak, scores), factor = 2^(exponent·(peak − peak'))
+///          weights[j, row]  = 2^(exponent·(scores − peak')),  sum = sum·factor + Σ weights
 ///       4  output[e, row]   = output·factor + Σ_j value[j, e]·weights[j, row]
-///     output /= sum,  log_sum_exp = (peak + log2 sum)·ln 2
+///     output /= sum,  log_sum_exp = peak_factor·peak + log2(sum)·ln 2
 ///
 /// Bytes moved: keys and values once a block of 64 rows; everything else stays in the first two
 /// levels of cache.
@@ -96,7 +96,7 @@ ATTEST_INLINE void modify(const Group<T>& group, const KeyBlock<T>& block,
 /// Step 3: scores become weights; gives the factor of what was summed before.
 template <int N, class T>
 ATTEST_INLINE void weigh(const Group<T>& group, const KeyBlock<T>& block, const Vec<T>* largest,
-                         Vec<T>* factor) {
+                         const Vec<T> exponent, Vec<T>* factor) {
   constexpr int ld = N * lanes<T>;
   Vec<T> peak[N];
   Vec<T> sum[N];
@@ -105,13 +105,13 @@ ATTEST_INLINE void weigh(const Group<T>& group, const KeyBlock<T>& block, const 
     const Vec<T> now = larger(largest[v], before);
     store<T>(group.peak + v * lanes<T>, now);
     peak[v] = select(now == broadcast(minus_infinity<T>), Vec<T>{}, now);
-    factor[v] = exp2(before - peak[v]);
+    factor[v] = exp2_of_product(before - peak[v], exponent);
     sum[v] = load(group.sum + v * lanes<T>) * factor[v];
   }
   for (int j = 0; j < block.keys; ++j) {
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
       T* at = block.scores + j * ld + v * lanes<T>;
-      const Vec<T> weight = exp2(load(at) - peak[v]);
+      const Vec<T> weight = exp2_of_product(load(at) - peak[v], exponent);
       sum[v] += weight;
       store<T>(at, weight);
     }
@@ -154,7 +154,7 @@ template <int N, class T>
   Vec<T> factor[N];
   score<N>(group, block, task.D, largest);
   modify<N>(group, block, task, largest);
-  weigh<N>(group, block, largest, factor);
+  weigh<N>(group, block, largest, broadcast(task.modify.exponent), factor);
   if (block.kept != nullptr) drop<N>(group, block, task.modify.dropout_scale);
   mix<N>(group, block, task.E, factor);
 }
@@ -231,8 +231,6 @@ template <class T>
 int make_groups(Group<T>* groups, const ForwardBlock<T>& task, T* scratch) {
   constexpr int W = lanes<T>;
   const int vectors = (task.rows + W - 1) / W;
-  T scale = task.modify.scale;
-  if (task.modify.softcap == 0) scale *= T(1.44269504088896340736);  // log2 e
   int count = 0;
   for (int v = 0; v < vectors; v += most_vectors) {
     Group<T>& group = groups[count++];
@@ -246,7 +244,7 @@ int make_groups(Group<T>* groups, const ForwardBlock<T>& task, T* scratch) {
     group.sum = group.peak + ld;
     scratch = group.sum + ld;
     rows_into_lanes<T>(group.query, ld, task.query + group.first_row, task.storage, task.query_step,
-                       rows, task.D, scale);
+                       rows, task.D, task.modify.query_factor);
     for (int k = 0; k < ld * task.E; ++k) group.output[k] = 0;
     for (int k = 0; k < ld; ++k) {
       group.peak[k] = minus_infinity<T>;
@@ -261,7 +259,7 @@ template <class T>
 std::uint64_t finish(const Group<T>& group, const ForwardBlock<T>& task) {
   constexpr int W = lanes<T>;
   constexpr T ln2 = T(0.69314718055994530942);
-  constexpr T log2e = T(1.44269504088896340736);
+  const Vec<T> exponent = broadcast(task.modify.exponent);
   const int ld = group.vectors * W;
   std::uint64_t empty = 0;
   for (int v = 0; v < group.vectors; ++v) {
@@ -272,11 +270,11 @@ std::uint64_t finish(const Group<T>& group, const ForwardBlock<T>& task) {
     if (task.sink != nullptr) {
       Vec<T> sink{};
       for (int lane = 0; lane < W && group.first_row + v * W + lane < task.rows; ++lane) {
-        sink[lane] = task.sink[group.first_row + v * W + lane] * log2e;
+        sink[lane] = task.sink[group.first_row + v * W + lane];
       }
       const Vec<T> top = larger(peak, sink);
-      factor = exp2(peak - top);
-      sum = fma(sum, factor, exp2(sink - top));
+      factor = exp2_of_product(peak - top, exponent);
+      sum = fma(sum, factor, exp2_of_product(sink - top, exponent));
       peak = top;
     }
     const Vec<T> denominator = select(nothing, broadcast(T(1)), sum);
@@ -286,7 +284,8 @@ std::uint64_t finish(const Group<T>& group, const ForwardBlock<T>& task) {
       T* at = group.output + e * ld + v * W;
       store<T>(at, select(nothing, broadcast(filler), load(at) * inverse));
     }
-    Vec<T> lse = (peak + log2_positive(denominator)) * broadcast(ln2);
+    Vec<T> lse =
+        fma(log2_positive(denominator), broadcast(ln2), peak * broadcast(task.modify.peak_factor));
     // log2_positive takes numbers alone: a sum that is none decides by itself.
     lse = select((denominator - denominator) == Vec<T>{}, lse, denominator);
     store<T>(group.peak + v * W, select(nothing, broadcast(minus_infinity<T>), lse));

@@ -31,10 +31,19 @@ struct DropoutPlace {
 };
 
 /// What is done to scores between the two products; each part absent by default.
+///
+/// With softcap, bias or ALiBi the products are scaled when these are applied. Otherwise they stay as
+/// they are, the exponential's argument alone is scaled, and what rounds is a difference of two scores
+/// instead of each of them:
+///     weight = 2^(exponent·(score − peak)),  log_sum_exp = peak_factor·peak + log Σ weights
 template <class T>
 struct Modifiers {
   T scale = 1;                             ///< of the dot product
+  T query_factor = 1;                      ///< what queries carry into the dot product
+  T exponent = T(1.44269504088896340736);  ///< log2 e, or |scale|·log2 e
+  T peak_factor = 1;                       ///< 1, or |scale|
   T softcap = 0;                           ///< 0: none
+  T capped_scale = 1;                      ///< scale / softcap
   const T* alibi_slope = nullptr;          ///< [rows]
   const std::int64_t* position = nullptr;  ///< [rows], among the keys
   const void* const* bias = nullptr;       ///< [rows], each the bias of that row for key 0
@@ -85,7 +94,7 @@ struct DecodeBlock {
   const ForwardBlock<T>* rows = nullptr;  ///< at most decode_rows; its outputs are not used
   std::int64_t begin = 0;                 ///< the part of the keys
   std::int64_t end = 0;
-  T* peak = nullptr;    ///< [rows], base 2; −∞ if no key was seen
+  T* peak = nullptr;    ///< [rows], a score; −∞ if no key was seen
   T* sum = nullptr;     ///< [rows]
   T* output = nullptr;  ///< [rows, padded E], not yet divided by the sum
 };

@@ -12,15 +12,14 @@ ATTEST_INLINE bool changes_scores(const Modifiers<T>& modify) {
   return modify.softcap != 0 || modify.bias != nullptr || modify.alibi_slope != nullptr;
 }
 
-/// scores ← (c·tanh(scores) + bias − slope·distance)·log2 e. With a softcap the queries carry
-/// scale/c, otherwise scale·log2 e. A bias of −∞ gives −∞, whatever the score.
+/// scores ← c·tanh(scale/c·scores) + bias − slope·distance, or scale·scores + … without a softcap. A
+/// bias of −∞ gives −∞, whatever the score.
 ///
 /// Element (j, lane) of the N registers of rows is scores[j·ld + lane]. With `slope` the derivative of
 /// the softcap, 1 − tanh², is left there.
 template <int N, class T>
 inline void change_scores(T* scores, int ld, const Modifiers<T>& modify, int first_row, int rows,
                           std::int64_t begin, int keys, T* slope = nullptr) {
-  constexpr T log2e = T(1.44269504088896340736);
   constexpr int width = N * lanes<T>;
   const T infinity = T(__builtin_inf());
   T extra[width];
@@ -40,15 +39,17 @@ inline void change_scores(T* scores, int ld, const Modifiers<T>& modify, int fir
     for (int v = 0; v < N; ++v) {
       T* at = scores + j * ld + v * lanes<T>;
       Vec<T> s = load(at);
+      Vec<T> factor = broadcast(modify.scale);
       if (modify.softcap != 0) {
-        const Vec<T> bent = tanh_of(s);
-        s = bent * broadcast(modify.softcap * log2e);
+        const Vec<T> bent = tanh_of(s * broadcast(modify.capped_scale));
+        s = bent;
+        factor = broadcast(modify.softcap);
         if (slope != nullptr) {
           store<T>(slope + j * ld + v * lanes<T>, fma(-bent, bent, broadcast(T(1))));
         }
       }
       const Vec<T> add = load(extra + v * lanes<T>);
-      s = fma(add, broadcast(log2e), s);
+      s = fma(s, factor, add);
       store<T>(at, select(add == broadcast(-infinity), add, s));
     }
   }

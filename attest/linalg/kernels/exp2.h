@@ -31,19 +31,11 @@ ATTEST_INLINE F64 exp2_slope(F64 r) {
   return q;
 }
 
-/// 2ˣ for x ≤ 127 (1023), inline and without a branch.
-///
-///     n = round(x), r = x − n in [−½, ½] (exact), 2ʳ = 1 + r·slope(r), result = 2ʳ·2ⁿ
-///
-/// Accuracy      relative error ≤ 3·2⁻²⁴ (f32), 3·2⁻⁵³ (f64) where the result is normal, 2⁰ = 1
-///               exactly; below 2⁻¹²⁶ (2⁻¹⁰²²) the result is +0, never subnormal.
-/// Edge cases    −∞ gives 0, NaN stays NaN.
+/// 2ʳ·2ⁿ with 2ʳ = 1 + r·slope(r); 0 where x, which n and r stand for, is too small.
 template <class V>
-ATTEST_INLINE V exp2(V x) {
+ATTEST_INLINE V scaled_exp2(V x, V n, V r) {
   using T = std::remove_reference_t<decltype(x[0])>;
   constexpr T least = sizeof(T) == 4 ? T(-126) : T(-1022);
-  const V n = round_even<T>(x);
-  const V r = x - n;
   const V p = fma(exp2_slope(r), r, broadcast(T(1)));
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
@@ -56,6 +48,31 @@ ATTEST_INLINE V exp2(V x) {
 #else
   return select(x < broadcast(least), V{}, times_power_of_two<T>(p, n));
 #endif
+}
+
+/// 2ˣ for x ≤ 127 (1023), inline and without a branch.
+///
+///     n = round(x), r = x − n in [−½, ½] (exact), 2ʳ = 1 + r·slope(r), result = 2ʳ·2ⁿ
+///
+/// Accuracy      relative error ≤ 3·2⁻²⁴ (f32), 3·2⁻⁵³ (f64) where the result is normal, 2⁰ = 1
+///               exactly; below 2⁻¹²⁶ (2⁻¹⁰²²) the result is +0, never subnormal.
+/// Edge cases    −∞ gives 0, NaN stays NaN.
+template <class V>
+ATTEST_INLINE V exp2(V x) {
+  using T = std::remove_reference_t<decltype(x[0])>;
+  const V n = round_even<T>(x);
+  const V r = x - n;
+  return scaled_exp2<V>(x, n, r);
+}
+
+/// 2ᶜᵗ: the product is not rounded where the machine fuses it (else once). Otherwise as exp2.
+template <class V>
+ATTEST_INLINE V exp2_of_product(V t, V c) {
+  using T = std::remove_reference_t<decltype(t[0])>;
+  const V x = t * c;
+  const V n = round_even<T>(x);
+  const V r = fma(t, c, -n);
+  return scaled_exp2<V>(x, n, r);
 }
 
 /// log2(x) for normal positive x: 2·atanh(z)/ln 2 with z = (f − 1)/(f + 1), f in [√½, √2).
