@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "attest/attention/kernels/forward_block.h"
+
+/// The ends of a forward pass: values that must not meet a weight of 0, the loop over blocks of keys,
+/// and the division.
+namespace attest::kernels::ATTEST_ISA {
+
+/// A hidden value that is not finite must not meet a weight of 0. If the block has such values they
+/// are replaced by zeros in a copy, and each is then given to the rows that see it, one by one.
+template <class P, class T = typename P::Number>
+void add_guarded(const Group<P>& group, const KeyBlock<P>& block, const ForwardBlock<T>& task) {
+  const int ld = group.vectors * lanes<T>;
+  for (int j = 0; j < block.keys; ++j) {
+    for (int e = 0; e < task.E; ++e) {
+      const T number = read_number<T>(task.value.data, task.storage,
+                                      (block.begin + j) * task.value.row + e * task.value.column);
+      if (number - number == 0) continue;
+      for (int lane = 0; lane < ld && group.first_row + lane < task.rows; ++lane) {
+        const T weight = P::weight(block, ld, j, lane);
+        const auto row = static_cast<unsigned>(group.first_row + lane);
+        const bool hidden = block.mask != nullptr && ((block.mask->seen[j] >> row) & 1U) == 0;
+        if (hidden || (weight == 0 && task.modify.value_guard)) continue;
+        group.output[e * ld + lane] += weight * number;
+      }
+    }
+  }
+}
+
+/// The end of a group: the sink joins, sums divide, results leave. Gives the rows that saw nothing.
+template <class P, class T = typename P::Number>
+std::uint64_t finish(const Group<P>& group, const ForwardBlock<T>& task) {
+  constexpr int W = lanes<T>;
+  constexpr T ln2 = T(0.69314718055994530942);
+  const Vec<T> exponent = broadcast(task.modify.exponent);
+  const int ld = group.vectors * W;
+  std::uint64_t empty = 0;
+  for (int v = 0; v < group.vectors; ++v) {
+    Vec<T> peak = load(group.peak + v * W);
+    Vec<T> sum = load(group.sum + v * W);
+    const auto nothing = (peak == broadcast(minus_infinity<T>)) & (sum == Vec<T>{});
+    Vec<T> factor = broadcast(T(1));
+    if (task.sink != nullptr) {
+      Vec<T> sink{};
+      for (int lane = 0; lane < W && group.first_row + v * W + lane < task.rows; ++lane) {
+        sink[lane] = task.sink[group.first_row + v * W + lane];
+      }
+      const Vec<T> top = larger(peak, sink);
+      factor = exp2_of_product(peak - top, exponent);
+      sum = fma(sum, factor, exp2_of_product(sink - top, exponent));
+      peak = top;
+    }
+    const Vec<T> denominator = select(nothing, broadcast(T(1)), sum);
+    const Vec<T> inverse = factor / denominator;
+    const T filler = task.nan_if_empty ? T(__builtin_nan("")) : T(0);
+    for (int e = 0; e < task.E; ++e) {
+      T* at = group.output + e * ld + v * W;
+      store<T>(at, select(nothing, broadcast(filler), load(at) * inverse));
+    }
+    Vec<T> lse =
+        fma(log2_positive(denominator), broadcast(ln2), peak * broadcast(task.modify.peak_factor));
+    // log2_positive takes numbers alone: a sum that is none decides by itself.
+    lse = select((denominator - denominator) == Vec<T>{}, lse, denominator);
+    store<T>(group.peak + v * W, select(nothing, broadcast(minus_infinity<T>), lse));
+    for (int lane = 0; lane < W && group.first_row + v * W + lane < task.rows; ++lane) {
+      if (nothing[lane] == 0) continue;
+      empty |= std::uint64_t{1} << static_cast<unsigned>(group.first_row + v * W + lane);
+    }
+  }
+  for (int lane = 0; lane < ld && group.first_row + lane < task.rows; ++lane) {
+    const int row = group.first_row + lane;
+    if (task.log_sum_exp != nullptr) task.log_sum_exp[row] = group.peak[lane];
+    for (int e = 0; e < task.E; ++e) {
+      write_number<T>(task.output[row], task.storage, e * task.output_step,
+                      group.output[e * ld + lane]);
+    }
+  }
+  return empty;
+}
+
+/// A whole block of rows. Gives those that saw nothing, as bits.
+template <class P, class T = typename P::Number>
+std::uint64_t forward(const ForwardBlock<T>& task) {
+  P::begin();
+  Group<P> groups[block_rows / lanes<T> / most_vectors + 1];
+  const int count = make_groups(groups, task, task.scratch);
+  T* scores = task.scratch + block_rows * (P::query_numbers(task.D) + task.E + 2);
+  T* room = scores + block_rows * block_keys;
+  KeySpan span = span_of(task);
+  BlockMask mask;
+  std::uint64_t kept[block_keys] = {};
+  while (span.begin < span.end) {
+    const NextKeys next = take_keys(span, block_keys);
+    KeyBlock<P> block;
+    block.begin = next.begin;
+    block.keys = next.keys;
+    make_mask(mask, task, block.begin, block.keys);
+    if (!mask.whole && mask.none) continue;
+    block.mask = mask.whole ? nullptr : &mask;
+    block.scores = scores;
+    if (task.modify.dropout != nullptr) {
+      kept_weights(kept, task.modify, task.rows, block.begin, block.keys);
+      block.kept = kept;
+    }
+    block.operands = P::prepare(block, task, room);
+    const bool guard =
+        (block.mask != nullptr || task.modify.value_guard) && P::hide_infinite(block, task, room);
+    for (int g = 0; g < count; ++g) {
+      step_any(groups[g], block, task);
+      if (guard) add_guarded(groups[g], block, task);
+    }
+  }
+  std::uint64_t empty = 0;
+  for (int g = 0; g < count; ++g) empty |= finish(groups[g], task);
+  P::end();
+  return empty;
+}
+
+}  // namespace attest::kernels::ATTEST_ISA
