@@ -64,8 +64,11 @@ bool tiles_permitted() {
 
 struct Presence {
   std::array<bool, 5> present{true};
-  std::string_view amx_remark{"this processor has no matrix tiles for bfloat16"};
+  std::array<std::string_view, 5> remarks{};  // why it is absent
 };
+
+constexpr std::string_view no_such_instructions = "this processor lacks it";
+constexpr std::string_view registers_not_saved = "the system does not save its registers";
 
 Presence look() {
   Presence out;
@@ -75,20 +78,23 @@ Presence look() {
   const bool ymm = (saved & 0x6U) == 0x6U;
   const bool zmm = (saved & 0xE6U) == 0xE6U;
   const bool tiles = (saved & 0x60000U) == 0x60000U;
-  const bool avx2 = ymm && bit(one.ecx, 12) && bit(one.ecx, 29) && bit(seven.ebx, 5);
-  const bool avx512 = avx2 && zmm && bit(seven.ebx, 16) && bit(seven.ebx, 17) &&
-                      bit(seven.ebx, 30) && bit(seven.ebx, 31);
-  const bool bf16 = avx512 && bit(cpuid(7, 1).eax, 5);
-  const bool amx = bf16 && bit(seven.edx, 22) && bit(seven.edx, 24);
-  out.present = {true, avx2, avx512, bf16, false};
-  if (!amx) return out;
-  if (!tiles) {
-    out.amx_remark = "the system does not save tile registers";
-  } else if (!tiles_permitted()) {
-    out.amx_remark = "the system refuses this process the tile registers";
-  } else {
-    out.present[4] = true;
-    out.amx_remark = {};
+  const std::array<bool, 5> instructions{
+      true, bit(one.ecx, 12) && bit(one.ecx, 29) && bit(seven.ebx, 5),
+      bit(seven.ebx, 16) && bit(seven.ebx, 17) && bit(seven.ebx, 30) && bit(seven.ebx, 31),
+      bit(cpuid(7, 1).eax, 5), bit(seven.edx, 22) && bit(seven.edx, 24)};
+  const std::array<bool, 5> registers{true, ymm, zmm, zmm, tiles};
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    // Each set needs the one before: what is missing there is missing here.
+    out.present[i] = out.present[i - 1] && instructions[i] && registers[i];
+    if (out.present[i]) continue;
+    out.remarks[i] = !instructions[i] ? no_such_instructions
+                     : !registers[i]  ? registers_not_saved
+                                      : out.remarks[i - 1];
+  }
+  constexpr std::size_t amx = 4;
+  if (out.present[amx] && !tiles_permitted()) {
+    out.present[amx] = false;
+    out.remarks[amx] = "the system refuses this process the tile registers";
   }
   return out;
 }
@@ -97,11 +103,10 @@ std::vector<IsaState> ask_the_machine() {
   const Presence found = look();
   std::vector<IsaState> out;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    IsaState row{.isa = static_cast<Isa>(i), .built = true, .present = found.present[i]};
-    if (!row.present) {
-      row.remark = row.isa == Isa::amx ? found.amx_remark : "this processor or system lacks it";
-    }
-    out.push_back(row);
+    out.push_back({.isa = static_cast<Isa>(i),
+                   .built = true,
+                   .present = found.present[i],
+                   .remark = found.remarks[i]});
   }
   std::size_t best = names.size() - 1;
   while (!out[best].present) --best;
