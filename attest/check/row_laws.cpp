@@ -19,10 +19,12 @@ double size_of(double x) { return x < 0 ? -x : x; }
 struct HeadTables {
   const lab::Trace& trace;
   std::string prefix;
+  const Tensor<double>& shares;   // [rows, S], of the softmax: the weights, but for dropout
   const Tensor<double>& weights;  // [rows, S]
   const Tensor<double>& value;    // [S, E]
   const Tensor<double>& output;   // [rows, E]
   bool sink;
+  bool dropout;
 
   [[nodiscard]] bool visible(std::int64_t row, std::int64_t j) const {
     return trace.hidden_by(prefix, trace.first_row() + row, j) == lab::HiddenBy::nothing;
@@ -61,14 +63,15 @@ void check_row(const HeadTables& head, std::int64_t row, RowLaws& laws) {
     return;
   }
   ++laws.rows;
-  const double sum = lab::exact_sum(weights);
+  const std::span<const double> shares(&head.shares(row, 0), static_cast<std::size_t>(keys));
+  const double sum = lab::exact_sum(shares);
   if (sum > 1 + 3 * u + u || (!head.sink && sum < 1 - 3 * u)) laws.row_sums = false;
   for (std::int64_t j = 0; j < keys; ++j) {
     const double weight = weights[static_cast<std::size_t>(j)];
     if (weight < 0) laws.non_negative = false;
     if (!head.visible(row, j) && weight != 0) laws.hidden_zero = false;
   }
-  check_hull(head, row, laws);
+  if (!head.dropout) check_hull(head, row, laws);
 }
 
 }  // namespace
@@ -77,6 +80,7 @@ RowLaws row_laws(const lab::Trace& trace, std::string_view prefix) {
   const lab::ExactEnvironment environment;
   RowLaws laws;
   const std::string p(prefix);
+  const lab::Stage* softmax = trace.find(p + "softmax");
   const lab::Stage* weights = trace.find(p + "weights");
   const lab::Stage* value = trace.find(p + "value");
   const lab::Stage* output = trace.find(p + "output");
@@ -85,17 +89,26 @@ RowLaws row_laws(const lab::Trace& trace, std::string_view prefix) {
     laws.skipped = weights->values.extent(0);
     return laws;
   }
-  const HeadTables head{
-      trace, p, weights->values, value->values, output->values, trace.find(p + "sink") != nullptr};
+  laws.dropout = softmax != nullptr;
+  const lab::Stage& shares = laws.dropout ? *softmax : *weights;
+  const HeadTables head{.trace = trace,
+                        .prefix = p,
+                        .shares = shares.values,
+                        .weights = weights->values,
+                        .value = value->values,
+                        .output = output->values,
+                        .sink = trace.find(p + "sink") != nullptr,
+                        .dropout = laws.dropout};
   for (std::int64_t row = 0; row < head.weights.extent(0); ++row) check_row(head, row, laws);
   return laws;
 }
 
 std::string to_text(const RowLaws& laws) {
   const auto verdict = [](bool holds) { return holds ? "ok" : "VIOLATED"; };
-  std::string out = sentence("row-sums ", verdict(laws.row_sums), "   weights>=0 ",
-                             verdict(laws.non_negative), "   hidden==0 ", verdict(laws.hidden_zero),
-                             "   output-in-hull ", verdict(laws.in_hull));
+  std::string out = sentence(laws.dropout ? "softmax-sums " : "row-sums ", verdict(laws.row_sums),
+                             "   weights>=0 ", verdict(laws.non_negative), "   hidden==0 ",
+                             verdict(laws.hidden_zero));
+  if (!laws.dropout) out += sentence("   output-in-hull ", verdict(laws.in_hull));
   if (laws.skipped > 0)
     out += sentence("   (", laws.skipped, " rows without a distribution left out)");
   return out;

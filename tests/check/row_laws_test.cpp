@@ -44,6 +44,19 @@ TEST(RowLaws, LeaveOutRowsWithoutADistribution) {
   EXPECT_EQ(laws.skipped, 1);
 }
 
+TEST(RowLaws, SpeakOfTheSoftmaxWhereThereIsDropout) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    AttentionCase call = random_call(seed);
+    call.dropout = {0.4, seed};
+    const auto trace = lab::Trace::of(call).value();
+    for (const std::string& prefix : trace.heads()) {
+      const RowLaws laws = row_laws(trace, prefix);
+      EXPECT_EQ(laws.rows, 4);
+      EXPECT_EQ(to_text(laws), "softmax-sums ok   weights>=0 ok   hidden==0 ok") << "seed " << seed;
+    }
+  }
+}
+
 TEST(RowLaws, SayWhichLawIsViolated) {
   RowLaws laws;
   laws.hidden_zero = false;
