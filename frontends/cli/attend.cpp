@@ -3,114 +3,62 @@
 
 #include <memory>
 
+#include "attest/base/text.h"
+#include "attest/check/compare_tiers.h"
 #include "attest/io/tensor_file.h"
-#include "attest/lab/attention.h"
-#include "attest/lab/oracle.h"
-#include "frontends/cli/case_options.h"
+#include "frontends/cli/attend_tiers.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/options.h"
 
 namespace attest::cli {
 namespace {
 
-struct AttendOptions {
-  CaseOptions inputs;
-  NumberStyle style;
-  bool exact = false;
-  bool oracle = false;
-  bool weights = false;
-  bool log_sum_exp = false;
-  std::string out;
-  std::string dtype;  ///< of the written numbers; "": f64
+/// The widest head that the engine takes.
+constexpr std::int64_t widest_of_engine = 512;
+
+enum class Tier { exact, engine, oracle };
+struct Choice {
+  Tier tier = Tier::exact;
+  std::string why;
 };
 
-/// What was computed, in the layout of the input; the oracle's decimal texts beside the doubles.
-struct Named {
-  std::string name;
-  Tensor<double> values;
-  std::vector<std::string> texts;  // of the oracle, one for each value
-};
-using Outcome = std::vector<Named>;
-
-Result<Outcome> run_exact(const LoadedCase& loaded, const AttendOptions& o) {
-  Progress progress("attend");
-  const auto result =
-      lab::attention(loaded.call.inputs(), loaded.call.options(),
-                     o.weights ? lab::Weights::keep : lab::Weights::drop,
-                     [&](std::int64_t done, std::int64_t total) { progress.show(done, total); });
-  if (!result) return result.failure();
-  Outcome out{{"output", as_given(loaded, result->output), {}}};
-  if (o.weights) out.push_back({"weights", without_missing_axes(loaded, result->weights), {}});
-  if (o.log_sum_exp)
-    out.push_back({"log_sum_exp", without_missing_axes(loaded, result->log_sum_exp), {}});
-  return out;
-}
-
-/// The oracle's numbers as the nearest doubles, in their order.
-Tensor<double> nearest(const lab::oracle::OracleTensor& from) {
-  Tensor<double> out(from.shape);
-  for (std::size_t n = 0; n < from.values.size(); ++n) {
-    out.elements()[n] = lab::oracle::nearest_double(from.values[n]);
+/// Depends on the options and the shape alone: the same input has the same tier on every machine.
+Choice choose_tier(const LoadedCase& loaded, const AttendOptions& o) {
+  if (o.oracle) return {Tier::oracle, "as --oracle says"};
+  if (o.exact) return {Tier::exact, "as --exact says"};
+  if (o.engine) return {Tier::engine, "as --engine says"};
+  if (!o.isa.empty()) return {Tier::engine, "as --isa says"};
+  if (o.threads) return {Tier::engine, "as --threads says"};
+  const lab::AttentionShape s = shape_of(loaded);
+  const double work = check::exact_work(s);
+  const auto steps = fmt::format("B*H*T*S*(D+E+8) is {:.3g}", work);
+  if (work <= check::much_exact_work) {
+    return {Tier::exact, steps + ", at most 2^27; --engine takes the engine"};
   }
-  return out;
-}
-
-/// Which element of `from` stands at each place of the output as it is given out.
-std::vector<std::size_t> order_as_given(const LoadedCase& loaded, const Shape& shape) {
-  Tensor<double> numbers(shape);
-  for (std::size_t n = 0; n < numbers.size(); ++n) numbers.elements()[n] = static_cast<double>(n);
-  const Tensor<double> moved = as_given(loaded, numbers);
-  return {moved.elements().begin(), moved.elements().end()};
-}
-
-std::vector<std::string> oracle_texts(const lab::oracle::OracleTensor& from, int digits) {
-  std::vector<std::string> out;
-  for (const auto& value : from.values) out.push_back(lab::oracle::digits(value, digits));
-  return out;
-}
-
-/// The output's texts, moved to where its numbers are given out.
-std::vector<std::string> output_texts(const LoadedCase& loaded,
-                                      const lab::oracle::OracleTensor& output, int digits) {
-  const std::vector<std::string> texts = oracle_texts(output, digits);
-  std::vector<std::string> out;
-  for (const std::size_t n : order_as_given(loaded, output.shape)) out.push_back(texts[n]);
-  return out;
-}
-
-Result<Outcome> run_oracle(const LoadedCase& loaded, const AttendOptions& o) {
-  const Progress progress("attend --oracle");
-  const auto result = lab::oracle::attention(loaded.call.inputs(), loaded.call.options());
-  if (!result) return result.failure();
-  const int digits = static_cast<int>(std::max<std::int64_t>(o.style.digits.value_or(50), 2));
-  Outcome out{{"output", as_given(loaded, nearest(result->output)),
-               output_texts(loaded, result->output, digits)}};
-  if (o.weights) {
-    out.push_back({"weights", without_missing_axes(loaded, nearest(result->weights)),
-                   oracle_texts(result->weights, digits)});
+  if (s.D > widest_of_engine || s.E > widest_of_engine) {
+    return {Tier::exact,
+            steps + ", more than 2^27, but the engine's heads have 512 numbers at most"};
   }
-  if (o.log_sum_exp) {
-    out.push_back({"log_sum_exp", without_missing_axes(loaded, nearest(result->log_sum_exp)),
-                   oracle_texts(result->log_sum_exp, digits)});
-  }
-  return out;
+  return {Tier::engine,
+          fmt::format("{}, more than 2^27; --exact would take about {:.0f} s", steps, work * 8e-9)};
 }
 
 int write_file(const Outcome& outcome, const AttendOptions& o) {
-  const DType dtype = dtype_from_name(o.dtype).value_or(DType::f64);
+  const auto wanted = dtype_from_name(o.dtype);
   io::NamedTensors tensors;
-  for (const Named& each : outcome) tensors.add(each.name, AnyTensor::from_f64(each.values, dtype));
-  if (const auto ok = io::write_tensors(o.out, tensors); !ok) return fail(ok.failure());
   std::string said;
-  for (const Named& each : outcome) {
+  for (const Named& each : outcome.results) {
+    const DType dtype = wanted.value_or(each.dtype);
+    tensors.add(each.name, AnyTensor::from_f64(each.values, dtype));
     said += fmt::format("{} {} {}\n", each.name, to_string(each.values.shape()), name_of(dtype));
   }
+  if (const auto ok = io::write_tensors(o.out, tensors); !ok) return fail(ok.failure());
   return write_out(fmt::format("wrote {}\n{}", o.out, said));
 }
 
 int print_outcome(const Outcome& outcome, const AttendOptions& o) {
   std::string out;
-  for (const Named& each : outcome) {
+  for (const Named& each : outcome.results) {
     if (!o.oracle) {
       out += table(each.name, each.values, o.style);
       continue;
@@ -152,46 +100,140 @@ Result<void> check_output(const AttendOptions& o) {
   return {};
 }
 
+int compare(LoadedCase& loaded, const AttendOptions& o) {
+  const EngineType type = engine_type(loaded);
+  if (auto ok = widen(loaded); !ok) return fail(ok.failure());
+  std::optional<Progress> progress("compare");
+  check::CompareTiersOptions options{
+      .storage = type.dtype,
+      .threads = static_cast<int>(o.threads.value_or(0)),
+      .rows = o.rows,
+      .progress = [&](std::int64_t done, std::int64_t total) { progress->show(done, total); }};
+  if (!o.isa.empty()) {
+    const auto isa = isa_of(o.isa);
+    if (!isa) return fail(isa.failure());
+    options.isas = {*isa};
+  }
+  const auto report = check::compare_tiers(loaded.call, options);
+  progress.reset();
+  if (!report) return fail(report.failure());
+  if (!type.remark.empty()) {
+    note(fmt::format("comparing in {}: {}", name_of(type.dtype), type.remark));
+  }
+  const int written = write_out(o.json ? to_json(*report) + "\n" : to_text(*report));
+  if (written != Exit::done) return written;
+  switch (report->verdict()) {
+    case check::Verdict::match:
+      return Exit::done;
+    case check::Verdict::differs:
+      return Exit::differs;
+    case check::Verdict::undecided:
+      return Exit::cannot_tell;
+  }
+  return Exit::cannot_tell;
+}
+
+Result<Outcome> run(LoadedCase& loaded, const AttendOptions& o, Tier tier) {
+  switch (tier) {
+    case Tier::exact:
+      return run_exact(loaded, o);
+    case Tier::engine:
+      return run_engine(loaded, o);
+    case Tier::oracle:
+      return run_oracle(loaded, o);
+  }
+  return run_exact(loaded, o);
+}
+
 int attend(const AttendOptions& o) {
   if (const auto ok = check_output(o); !ok) return fail(ok.failure());
-  const auto loaded = load_case(o.inputs);
+  if (!o.isa.empty()) {
+    if (const auto isa = isa_of(o.isa); !isa) return fail(isa.failure());
+  }
+  auto loaded = load_case(o.inputs);
   if (!loaded) return fail(loaded.failure());
   for (const std::string& remark : loaded->remarks) note(remark);
-  const auto outcome = o.oracle ? run_oracle(*loaded, o) : run_exact(*loaded, o);
+  if (o.compare) return compare(*loaded, o);
+  const Choice choice = choose_tier(*loaded, o);
+  const auto outcome = run(*loaded, o, choice.tier);
   if (!outcome) return fail(outcome.failure());
+  note(fmt::format("{}: {}", outcome->tier, choice.why));
+  if (const EngineType type = engine_type(*loaded);
+      choice.tier == Tier::engine && !type.remark.empty()) {
+    note(fmt::format("the engine computes in {}: {}", name_of(type.dtype), type.remark));
+  }
   return o.out.empty() ? print_outcome(*outcome, o) : write_file(*outcome, o);
 }
 
 constexpr const char* footer = R"(
 Rank 2 is one head [T, D], rank 3 is [H, T, D], rank 4 is [B, H, T, D]; --layout says otherwise.
-The result has the layout of the query. Exit 0 when done, 2 on bad input.
+The result has the layout of the query.
+
+Small calls are computed by the exact tier, and those with B*H*T*S*(D+E+8) above 2^27, where it
+needs more than about a second, by the engine: in the number type of the files, to its derived
+bound, with the same bits for any number of threads. A note on standard error says which it was.
+--isa and --threads ask for the engine; ATTEST_ISA in the environment is what --isa defaults to.
+
+--compare prints no result. It runs the engine on every instruction set of this machine, with one
+thread and with several, and says how far each is from the exact tier, beside the derived bound; and
+the exact tier from the oracle, where the call is small. Of large calls it takes 16 rows or more,
+spread evenly; --rows N chooses how many.
+
+Exit 0 when done, 2 on bad input; --compare: 0 if every bound is kept and threads change no bit, 1
+if not, 3 if nothing is promised of any number.
 
 Examples:
   attest attend dump.safetensors
   attest attend dump.npz --causal bottom-right --window 128,0 --weights
   attest attend --query q.npy --key k.npy --value v.npy --mask mask.npy --out result.npz
   attest attend dump.safetensors --layout bthd --convention flash-attention --causal
-  attest attend dump.json --oracle)";
+  attest attend dump.json --oracle
+  attest attend dump.safetensors --engine --isa avx2 --threads 1 --out engine.safetensors
+  attest attend dump.safetensors --causal --compare)";
+
+void add_tiers(CLI::App& command, AttendOptions& o) {
+  auto* exact = command.add_flag("--exact", o.exact, "The exact tier, however long it takes");
+  auto* engine = command.add_flag("--engine", o.engine, "The engine, also for small calls");
+  auto* oracle = command.add_flag("--oracle", o.oracle,
+                                  "To 50 significant digits (or --digits N): small inputs only");
+  auto* compare = command.add_flag("--compare", o.compare, "All tiers, and how far they are apart");
+  exact->excludes(engine)->excludes(oracle)->excludes(compare);
+  engine->excludes(oracle)->excludes(compare);
+  oracle->excludes(compare);
+  auto* isa = add_word(command, "--isa", o.isa,
+                       "Instruction set of the engine; attest inspect --isa lists them");
+  auto* threads = add_integer(command, "--threads", o.threads,
+                              "Threads of the engine (default: one for each processor)",
+                              {.least = 1, .most = 1024});
+  for (auto* choice : {isa, threads}) choice->excludes(exact)->excludes(oracle);
+  add_integer(command, "--rows", o.rows, "How many rows --compare looks at", {.least = 1})
+      ->needs(compare);
+  command.add_flag("--json", o.json, "The report of --compare as JSON")->needs(compare);
+}
 
 }  // namespace
 
 void add_attend(CLI::App& app, Action& action) {
   auto o = std::make_shared<AttendOptions>();
   auto* command = app.add_subcommand(
-      "attend", "Compute attention from tensor files, exactly, and print or write the result");
+      "attend", "Compute attention from tensor files and print or write it, or compare the tiers");
   command->footer(footer);
   add_case_options(*command, o->inputs);
   const auto styles = add_number_options(*command, o->style);
-  auto* exact = command->add_flag("--exact", o->exact, "The exact tier (default)");
-  auto* oracle = command->add_flag("--oracle", o->oracle,
-                                   "To 50 significant digits (or --digits N): small inputs only");
-  oracle->excludes(exact)->excludes(styles[1])->excludes(styles[2]);
-  command->add_flag("--weights", o->weights, "Also the weights [B, H, T, S]");
-  command->add_flag("--lse", o->log_sum_exp, "Also log_sum_exp [B, H, T], natural");
+  add_tiers(*command, *o);
+  auto* oracle = command->get_option("--oracle");
+  oracle->excludes(styles[1])->excludes(styles[2]);
+  auto* weights = command->add_flag("--weights", o->weights, "Also the weights [B, H, T, S]");
+  auto* sums = command->add_flag("--lse", o->log_sum_exp, "Also log_sum_exp [B, H, T], natural");
   auto* out = add_word(*command, "--out", o->out,
                        "Write .safetensors, .npz, .npy or .json instead of printing");
   for (auto* style : styles) out->excludes(style);
-  add_word(*command, "--dtype", o->dtype, "Of the written numbers: f64 (default), f32, f16, bf16");
+  auto* dtype = add_word(*command, "--dtype", o->dtype,
+                         "Of the written numbers: f64, f32, f16, bf16 (default: what the tier "
+                         "computes in, f64 if exact)");
+  auto* compare = command->get_option("--compare");
+  for (auto* other : {weights, sums, out, dtype}) compare->excludes(other);
+  for (auto* style : styles) compare->excludes(style);
   command->callback([&action, o] { action = [o] { return attend(*o); }; });
 }
 

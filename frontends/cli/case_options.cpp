@@ -7,8 +7,9 @@ namespace attest::cli {
 
 void add_case_options(CLI::App& command, CaseOptions& o) {
   command.add_option("FILE", o.file,
-                     "safetensors, npz or JSON with query, key, value [mask bias sink "
-                     "key_lengths]; - is standard input");
+                     "safetensors, npz or JSON with query, key, value [mask bias sink key_lengths "
+                     "alibi_slopes query_starts key_starts query_documents key_documents]; - is "
+                     "standard input");
   const std::pair<const char*, const char*> roles[] = {
       {"query", "query: a file of its own (.npy, .json), or a tensor's name in FILE"},
       {"key", "key, likewise"},
@@ -16,7 +17,12 @@ void add_case_options(CLI::App& command, CaseOptions& o) {
       {"mask", "mask, likewise: booleans, true = may see"},
       {"bias", "bias, likewise: added to the scaled scores"},
       {"sink-tensor", "sink logits [H], likewise"},
-      {"key-lengths-tensor", "key lengths [B], likewise"}};
+      {"key-lengths-tensor", "key lengths [B], likewise"},
+      {"alibi-slopes-tensor", "ALiBi slopes [H], likewise"},
+      {"query-starts-tensor", "where packed documents begin among the queries, likewise"},
+      {"key-starts-tensor", "where packed documents begin among the keys, likewise"},
+      {"query-documents-tensor", "document names [T] or [B, T], likewise"},
+      {"key-documents-tensor", "document names [S] or [B, S], likewise"}};
   for (const auto& [role, help] : roles) {
     command.add_option_function<std::string>(
         std::string("--") + role,
@@ -37,9 +43,23 @@ void add_case_options(CLI::App& command, CaseOptions& o) {
                "Key position of query 0: one, or one per batch (3,5)");
   add_integers(command, "--key-lengths", o.key_lengths,
                "Keys at and beyond are hidden: one, or one per batch (3,5)");
+  add_integers(command, "--query-starts", o.query_starts,
+               "Documents packed end to end: where each begins among the queries, then T (0,3,8)");
+  add_integers(command, "--key-starts", o.key_starts,
+               "The same among the keys; default where T = S: as the queries");
+  add_integers(command, "--query-documents", o.query_documents,
+               "A name for each query; it sees keys of its own name alone (0,0,1)");
+  add_integers(command, "--key-documents", o.key_documents,
+               "A name for each key; default where T = S: as the queries");
   add_number(command, "--scale", o.scale, "Multiplies the dot product; default: divide by sqrt(D)");
   add_number(command, "--softcap", o.softcap, "c * tanh(score / c), before bias and mask");
   command.add_flag("--alibi", o.alibi, "Add ALiBi with the published slopes for H heads");
+  add_numbers(command, "--alibi-slopes", o.alibi_slopes, "ALiBi with these slopes, one a head");
+  add_number(command, "--dropout", o.dropout,
+             "Leave out weights with this probability, and divide the others by 1 - rate",
+             NumberRange::not_negative);
+  add_integer(command, "--seed", o.seed, "Which weights dropout leaves out (default 0)",
+              {.least = 0});
   add_numbers(command, "--sink", o.sink,
               "A logit per head that joins the denominator alone (0,1.5)");
   add_word(command, "--empty-row", o.empty_row,

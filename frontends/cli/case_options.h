@@ -11,17 +11,10 @@
 #include "attest/base/attention_case.h"
 #include "attest/base/result.h"
 #include "attest/io/named_tensors.h"
+#include "frontends/cli/case_layout.h"
 #include "frontends/cli/print.h"
 
 namespace attest::cli {
-
-/// How the axes of files lie in memory.
-enum class FileLayout {
-  bhtd,    ///< [B, H, T, D], [H, T, D] or [T, D]
-  bthd,    ///< [B, T, H, D] or [T, H, D]
-  packed,  ///< [B, T, H·D] or [T, H·D], with --heads and --kv-heads
-  lbe,     ///< [T, B, H·D], with --heads and --kv-heads
-};
 
 /// Everything that the command line can say about an attention call: which files, which tensors in
 /// them, and every option by name. attend, trace and why share it.
@@ -32,10 +25,15 @@ struct CaseOptions {
   std::string window;                        ///< "left,right"; an empty side is open
   std::vector<std::int64_t> query_offset;
   std::vector<std::int64_t> key_lengths;
+  std::vector<std::int64_t> query_starts, key_starts;        ///< packed documents
+  std::vector<std::int64_t> query_documents, key_documents;  ///< documents by name
   std::optional<double> scale;
   std::optional<double> softcap;
   bool alibi = false;
+  std::vector<double> alibi_slopes;
   std::vector<double> sink;
+  std::optional<double> dropout;
+  std::optional<std::int64_t> seed;
   std::string empty_row;
   std::string layout;  ///< "": bhtd, or what the convention says
   std::optional<std::int64_t> heads;
@@ -48,22 +46,21 @@ void add_case_options(CLI::App& command, CaseOptions& options);
 
 /// A call read from files, and what is needed to write its result in the layout it came in.
 struct LoadedCase {
-  AttentionCase call;
-  std::size_t rank = 4;
-  FileLayout layout = FileLayout::bhtd;
+  PlacedTensor query, key, value;  ///< in the number types of the files
+  AttentionCase call;              ///< its query, key and value are empty until `widen`
+  GivenLayout given;
   std::vector<std::string> remarks;  ///< what was taken for granted: "reading 'q' as query"
 };
 [[nodiscard]] Result<LoadedCase> load_case(const CaseOptions& options);
 /// The same with these tensors in place of a file: the workbook's fixtures.
 [[nodiscard]] Result<LoadedCase> load_case(const CaseOptions& options, io::NamedTensors bundle);
 
+/// Fills in query, key and value of the call, as the exact tier and the oracle take them: binary64,
+/// which holds every number of a file exactly, or fails.
+[[nodiscard]] Result<void> widen(LoadedCase& loaded);
+
 /// Whether anything but --causal was chosen: the workbook's block has no such options.
 [[nodiscard]] bool only_causal(const CaseOptions& options);
-
-/// The output [B, H, T, E] in the rank and layout that the query came in.
-[[nodiscard]] Tensor<double> as_given(const LoadedCase& loaded, const Tensor<double>& output);
-/// Weights [B, H, T, S] or log_sum_exp [B, H, T], without the axes that the query did not have.
-[[nodiscard]] Tensor<double> without_missing_axes(const LoadedCase& loaded, Tensor<double> values);
 
 /// Options that say how numbers are printed; the options come back so that those which print none can
 /// exclude them.

@@ -56,7 +56,9 @@ Examples:
   attest trace --workbook two-position --causal --row 1
   attest why --workbook block 'h0.weights[2,2]'
   attest attend dump.safetensors --causal bottom-right --out result.npz
+  attest attend dump.safetensors --compare
   attest verify
+  attest inspect --isa
 )";
 
 /// CLI11 explains in several lines; the convention here is one sentence.
@@ -90,6 +92,7 @@ int run(int argc, char** argv) {
   add_diff(app, action);
   add_verify(app, action);
   add_bench(app, action);
+  add_inspect(app, action);
   std::vector<std::string> arguments = normalised_arguments(argc, argv);
   if (names_no_command(app, arguments)) {
     return fail({ErrorKind::value, "usage",

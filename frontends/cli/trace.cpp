@@ -56,6 +56,7 @@ class Source {
     }
     auto loaded = out.wants_files_ ? load_case(o.inputs) : load_case(o.inputs, two_position());
     if (!loaded) return loaded.failure();
+    if (auto ok = widen(*loaded); !ok) return ok.failure();
     for (const std::string& remark : loaded->remarks) note(remark);
     out.call_ = std::move(loaded->call);
     return out;

@@ -15,9 +15,9 @@ namespace {
 
 /// The column headings of a head's rows, in order of computation, and the stages below them.
 constexpr std::pair<const char*, const char*> columns[] = {
-    {"dot", "dot"},     {"scaled", "scaled"}, {"capped", "capped"}, {"bias", "bias"},
-    {"alibi", "alibi"}, {"biased", "biased"}, {"masked", "masked"}, {"minus_peak", "minus_peak"},
-    {"exp", "exp"},     {"weights", "weight"}};
+    {"dot", "dot"},     {"scaled", "scaled"},   {"capped", "capped"}, {"bias", "bias"},
+    {"alibi", "alibi"}, {"biased", "biased"},   {"masked", "masked"}, {"minus_peak", "minus_peak"},
+    {"exp", "exp"},     {"softmax", "softmax"}, {"weights", "weight"}};
 
 /// A row of cells, each as wide as the widest of its column.
 class Grid {
@@ -76,7 +76,8 @@ class HeadPrinter {
     if (stage("sink") != nullptr) grid.add(sink_row(i));
     std::vector<std::string> total(head.size());
     total[0] = "sum";
-    total[head.size() - 2] = style_(at("sum", {i}));
+    total[static_cast<std::size_t>(std::ranges::find(head, "exp") - head.begin())] =
+        style_(at("sum", {i}));
     grid.add(total);
     out += grid.text();
     for (std::int64_t e = 0; e < width; ++e) out += mix_line(i, e, keys);
@@ -106,9 +107,11 @@ class HeadPrinter {
     }
     if (D > 4) products += fmt::format(" + … {} more", D - 4);
     const lab::HiddenBy rule = trace_.hidden_by(prefix_, i, j);
-    const bool visible = rule == lab::HiddenBy::nothing;
-    std::vector<std::string> cells{sentence(j), products,
-                                   visible ? "yes" : "no: " + lab::reason(rule)};
+    std::string visible = "no: " + lab::reason(rule);
+    if (rule == lab::HiddenBy::nothing) {
+      visible = trace_.dropped(prefix_, i, j) ? "yes, dropped" : "yes";
+    }
+    std::vector<std::string> cells{sentence(j), products, visible};
     for (const auto& [name, title] : columns) {
       if (stage(name) != nullptr) cells.push_back(style_(at(name, {i, j})));
     }
@@ -128,15 +131,17 @@ class HeadPrinter {
   [[nodiscard]] std::string mix_line(std::int64_t i, std::int64_t e, std::int64_t keys) const {
     std::string terms;
     std::int64_t shown = 0;
-    std::int64_t visible = 0;
+    std::int64_t mixed = 0;
+    bool any_visible = false;
     for (std::int64_t j = 0; j < keys; ++j) {
       if (trace_.hidden_by(prefix_, i, j) != lab::HiddenBy::nothing) continue;
-      if (++visible > 6) continue;
+      any_visible = true;
+      if (trace_.dropped(prefix_, i, j) || ++mixed > 6) continue;
       terms += (shown++ == 0 ? "" : " + ") + style_(at("weights", {i, j})) + "*" +
                short_number(at("value", {j, e}));
     }
-    if (visible > shown) terms += fmt::format(" + … {} more", visible - shown);
-    if (visible == 0) terms = "nothing is visible";
+    if (mixed > shown) terms += fmt::format(" + … {} more", mixed - shown);
+    if (mixed == 0) terms = any_visible ? "everything is dropped" : "nothing is visible";
     return fmt::format("  mix  {}  {} = {}\n", e, terms, style_(at("output", {i, e})));
   }
 
@@ -172,6 +177,8 @@ std::string describe(const Mask& mask, bool has_visible) {
   };
   if (mask.window.left || mask.window.right) add("window");
   if (!mask.key_lengths.empty()) add("key lengths");
+  if (!mask.packing.query_starts.empty()) add("packed documents");
+  if (!mask.documents.query.empty()) add("document names");
   if (has_visible) add("mask");
   return out.empty() ? "all visible" : out;
 }
@@ -188,6 +195,12 @@ std::string describe(const AttentionCase& call) {
   if (call.softcap) out += sentence("  softcap ", *call.softcap);
   if (!call.alibi_slopes.empty()) out += "  ALiBi";
   if (!call.sink.empty()) out += "  sink";
+  if (!call.mask.packing.query_starts.empty()) {
+    out += sentence("  documents ", call.mask.packing.query_starts.size() - 1);
+  }
+  if (call.dropout.rate != 0) {
+    out += sentence("  dropout ", call.dropout.rate, " seed ", call.dropout.seed);
+  }
   return out;
 }
 
