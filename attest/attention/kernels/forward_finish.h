@@ -88,6 +88,7 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
   T* scores = task.scratch + block_rows * (P::query_numbers(task.D) + task.E + 2);
   T* room = scores + block_rows * block_keys;
   KeySpan span = span_of(task);
+  if (span.begin < span.end) span.begin -= span.begin % P::key_step;
   BlockMask mask;
   std::uint64_t kept[block_keys] = {};
   while (span.begin < span.end) {
@@ -103,12 +104,11 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
       kept_weights(kept, task.modify, task.rows, block.begin, block.keys);
       block.kept = kept;
     }
+    block.hides = block.mask != nullptr || task.modify.value_guard;
     block.operands = P::prepare(block, task, room);
-    const bool guard =
-        (block.mask != nullptr || task.modify.value_guard) && P::hide_infinite(block, task, room);
     for (int g = 0; g < count; ++g) {
       step_any(groups[g], block, task);
-      if (guard) add_guarded(groups[g], block, task);
+      if (block.operands.guarded) add_guarded(groups[g], block, task);
     }
   }
   std::uint64_t empty = 0;
