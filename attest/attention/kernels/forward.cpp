@@ -55,14 +55,6 @@ struct NumberProducts {
     operands.value = {copy, E};
   }
 
-  static bool row_is_finite(const T* row, int E) {
-    Vec<T> zero{};
-    int e = 0;
-    for (; e + lanes<T> <= E; e += lanes<T>) zero += load(row + e) * T(0);
-    zero += load_first(row + e, E - e) * T(0);
-    return !any(zero != Vec<T>{});
-  }
-
   template <int N>
   ATTEST_INLINE static void score(const Group<NumberProducts>& group,
                                   const KeyBlock<NumberProducts>& block,

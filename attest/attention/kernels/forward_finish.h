@@ -68,14 +68,12 @@ std::uint64_t finish(const Group<P>& group, const ForwardBlock<T>& task) {
       empty |= std::uint64_t{1} << static_cast<unsigned>(group.first_row + v * W + lane);
     }
   }
-  for (int lane = 0; lane < ld && group.first_row + lane < task.rows; ++lane) {
-    const int row = group.first_row + lane;
-    if (task.log_sum_exp != nullptr) task.log_sum_exp[row] = group.peak[lane];
-    for (int e = 0; e < task.E; ++e) {
-      write_number<T>(task.output[row], task.storage, e * task.output_step,
-                      group.output[e * ld + lane]);
-    }
+  const int rows = task.rows - group.first_row < ld ? task.rows - group.first_row : ld;
+  for (int lane = 0; task.log_sum_exp != nullptr && lane < rows; ++lane) {
+    task.log_sum_exp[group.first_row + lane] = group.peak[lane];
   }
+  lanes_into_rows<T>(task.output + group.first_row, task.storage, task.output_step, group.output,
+                     ld, rows, task.E, T(1));
   return empty;
 }
 
