@@ -246,7 +246,7 @@ void step(const Kept<T>& kept, const KeyBlock<T>& block, const BackwardBlock<T>&
   const std::int64_t end = block.begin + block.keys;
   const bool hides = block.mask != nullptr || task.modify.value_guard;
   const bool careful = hides && !(kept.rows_finite && all_finite(block.key, block.keys, task.D));
-  task.await_turn(task.context, end);
+  task.await_turn(task.context, block.begin, end);
   if (task.d_bias != nullptr) add_to_bias(kept, block, task);
   if (task.modify.softcap != 0) apply_slope(kept, block.keys);
   if (careful) {
