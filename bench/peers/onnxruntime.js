@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 // SPDX-License-Identifier: MIT
 // ONNX Runtime on its CPU provider: com.microsoft MultiHeadAttention and GroupQueryAttention, and
-// Attention of opset 23 and 24. One line for each that does the row. Needs the npm package
-// onnxruntime-node, found as Node finds modules, or in the folder that ORT_DIR names.
+// Attention of opset 23 and 24; a window where GroupQueryAttention has one; float16 for bf16 rows,
+// as its CPU provider has no bfloat16 kernels. One line for each that does the row. Needs the npm
+// package onnxruntime-node, found as Node finds modules, or in the folder that ORT_DIR names.
 'use strict';
 
 // ---- the few messages of the ONNX format that one graph of equal nodes needs
@@ -31,7 +32,7 @@ const attribute = {
 const node = (op, domain, inputs, outputs, attributes) =>
   part(1, Buffer.concat([...inputs.map((x) => part(1, x)), ...outputs.map((x) => part(2, x)),
     part(4, op), ...attributes, part(7, domain)]));
-const element = { float32: 1, int32: 6 };
+const element = { float32: 1, int32: 6, float16: 10 };
 const value = (field, [name, type, dims]) => {
   const shape = Buffer.concat(dims.map((d) => part(1, integer(1, d))));
   const tensor = Buffer.concat([integer(1, element[type]), part(2, shape)]);
@@ -55,8 +56,11 @@ const shape = words[0];
 const [B, H, G, T, S, D] = words.slice(1, 7).map(Number);
 const [mask, dtype, pass] = words.slice(7, 10);
 const threads = Number(words[10]);
-const causal = mask === 'causal';
-if (dtype !== 'f32' || pass !== 'fwd' || !(mask === 'full' || (causal && T === S))) process.exit(0);
+const window_ = mask === 'window512' && T === S;
+const causal = window_ || (mask === 'causal' && T === S);
+const half = dtype === 'bf16';
+const kind = half ? 'float16' : 'float32';
+if (pass !== 'fwd' || !(mask === 'full' || causal)) process.exit(0);
 
 let ort;
 try {
@@ -65,6 +69,21 @@ try {
   process.exit(0);  // not installed: not compared
 }
 
+const float_ = new Float32Array(1), bits_ = new Uint32Array(float_.buffer);
+/// To binary16, to nearest even; for numbers of ordinary size.
+const narrowed = (x) => {
+  float_[0] = x;
+  const sign = (bits_[0] >>> 16) & 0x8000, magnitude = bits_[0] & 0x7fffffff;
+  if (magnitude < 0x38800000) {  // subnormal: multiples of 2^-24, and ties go to even
+    const n = Math.abs(x) * 2 ** 24, floor = Math.floor(n), rest = n - floor;
+    return sign | (floor + (rest > 0.5 || (rest === 0.5 && floor & 1) ? 1 : 0));
+  }
+  return sign | ((magnitude - 0x38000000 + 0xfff + ((magnitude >>> 13) & 1)) >>> 13);
+};
+const widened = (h) => {
+  const exponent = (h >> 10) & 31, fraction = h & 1023;
+  return (h & 0x8000 ? -1 : 1) * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
+};
 const numbers = (count, seed) => {
   let state = (seed * 2654435761) | 1;
   return Float32Array.from({ length: count }, () => {
@@ -78,24 +97,27 @@ const numbers = (count, seed) => {
 function graph(op, chain) {
   const tokens = op === 'MHA' || op === 'GQA';  // [B, T, H·D]; otherwise [B, H, T, D]
   const dims = (heads, length) => (tokens ? [B, length, heads * D] : [B, heads, length, D]);
-  const inputs = [['q', 'float32', dims(H, T)], ['k', 'float32', dims(G, S)], ['v', 'float32', dims(G, S)]];
+  const inputs = [['q', kind, dims(H, T)], ['k', kind, dims(G, S)], ['v', kind, dims(G, S)]];
   const feeds = {};
   inputs.forEach(([name, type, shape_], n) => {
-    feeds[name] = new ort.Tensor(type, numbers(shape_.reduce((a, b) => a * b), n + 1), shape_);
+    const data = numbers(shape_.reduce((a, b) => a * b), n + 1);
+    feeds[name] = new ort.Tensor(type, half ? Uint16Array.from(data, narrowed) : data, shape_);
   });
   const nodes = [];
   for (let n = 0; n < chain; ++n) {
     const from = n ? `o${n - 1}` : 'q';
     if (op === 'MHA') {
-      if (H !== G) return null;
+      if (H !== G || window_) return null;
       nodes.push(node('MultiHeadAttention', 'com.microsoft', [from, 'k', 'v'], [`o${n}`],
         [attribute.integer('num_heads', H), attribute.integer('unidirectional', causal ? 1 : 0)]));
     } else if (op === 'GQA') {
       if (!causal) return null;  // it is always causal, and takes a longer past only as a cache
       nodes.push(node('GroupQueryAttention', 'com.microsoft', [from, 'k', 'v', '', '', 'last', 'total'],
         [`o${n}`, `pk${n}`, `pv${n}`],
-        [attribute.integer('num_heads', H), attribute.integer('kv_num_heads', G)]));
+        [attribute.integer('num_heads', H), attribute.integer('kv_num_heads', G),
+          attribute.integer('local_window_size', window_ ? 513 : -1)]));
     } else {
+      if (window_) return null;
       nodes.push(node('Attention', '', [from, 'k', 'v'], [`o${n}`],
         [attribute.integer('is_causal', causal ? 1 : 0), attribute.real('scale', 1 / Math.sqrt(D))]));
     }
@@ -106,28 +128,30 @@ function graph(op, chain) {
     feeds.total = new ort.Tensor('int32', Int32Array.of(S), [1]);
   }
   const opset = op === 'Attention24' ? 24 : op === 'Attention23' ? 23 : 21;
-  const bytes = model(nodes, inputs, [`o${chain - 1}`, 'float32', dims(H, T)], opset);
+  const bytes = model(nodes, inputs, [`o${chain - 1}`, kind, dims(H, T)], opset);
   const place = (heads, length) => (h, i, d) => (tokens ? (i * heads + h) * D + d : (h * length + i) * D + d);
   return { bytes, feeds, query: place(H, T), key: place(G, S) };
 }
 
 function maxError(g, output) {  // of the first batch
+  const at = (tensor, n) => (half ? widened(tensor.data[n]) : tensor.data[n]);
   const { q, k, v } = g.feeds;
   let worst = 0;
   for (const [h, i] of [[0, T - 1], [H - 1, T >> 1], [H >> 1, T >> 2]]) {
-    const kv = Math.floor(h / (H / G)), seen = causal ? i + 1 : S, weights = [];
-    for (let j = 0; j < seen; ++j) {
+    const kv = Math.floor(h / (H / G)), first = window_ ? Math.max(0, i - 512) : 0, weights = [];
+    for (let j = first; j < (causal ? i + 1 : S); ++j) {
       let dot = 0;
-      for (let d = 0; d < D; ++d) dot += q.data[g.query(h, i, d)] * k.data[g.key(kv, j, d)];
+      for (let d = 0; d < D; ++d) dot += at(q, g.query(h, i, d)) * at(k, g.key(kv, j, d));
       weights.push(dot / Math.sqrt(D));
     }
     const most = weights.reduce((a, b) => Math.max(a, b));
     let sum = 0;
-    for (let j = 0; j < seen; ++j) sum += weights[j] = Math.exp(weights[j] - most);
+    for (let n = 0; n < weights.length; ++n) sum += weights[n] = Math.exp(weights[n] - most);
     for (let d = 0; d < D; ++d) {
       let mixed = 0;
-      for (let j = 0; j < seen; ++j) mixed += weights[j] * v.data[g.key(kv, j, d)];
-      worst = Math.max(worst, Math.abs(mixed / sum - output[g.query(h, i, d)]));
+      for (let n = 0; n < weights.length; ++n) mixed += weights[n] * at(v, g.key(kv, first + n, d));
+      const error = Math.abs(mixed / sum - at(output, g.query(h, i, d)));
+      if (!(error <= worst)) worst = error;  // a NaN stays
     }
   }
   return worst;
@@ -142,7 +166,7 @@ async function measure(op) {
   const once = graph(op, 1);
   if (once === null) return;
   const checked = await ort.InferenceSession.create(once.bytes, options);
-  const error = maxError(once, (await checked.run(once.feeds)).o0.data);
+  const error = maxError(once, (await checked.run(once.feeds)).o0);
   await checked.release();
   const g = graph(op, chain);
   const session = await ort.InferenceSession.create(g.bytes, options);
@@ -162,8 +186,10 @@ async function measure(op) {
     times.push(took / calls / chain);
   }
   times.sort((a, b) => a - b);
-  const pairs = causal ? T * (T + 1) / 2 : T * S, median = times[times.length >> 1];
-  console.log(`onnxruntime_${op},${shape},fwd,f32,${mask},${threads},${median.toPrecision(6)},` +
+  let pairs = 0;
+  for (let i = 0; i < T; ++i) pairs += window_ ? Math.min(i, 512) + 1 : causal ? i + 1 : S;
+  const median = times[times.length >> 1];
+  console.log(`onnxruntime_${op}${half ? '_f16' : ''},${shape},fwd,${dtype},${mask},${threads},${median.toPrecision(6)},` +
     `${times[0].toPrecision(6)},${(4 * B * H * D * pairs / median / 1e6).toFixed(2)},${error.toExponential(2)}`);
   await session.release();
 }

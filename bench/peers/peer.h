@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -13,26 +15,69 @@
 #include <string>
 #include <vector>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 /// What every peer's program shares: the row on its command line, inputs, timing, a check of the
 /// result and the line it prints. A program that does not do a row prints nothing and ends with 0.
 namespace peer {
 
-/// PROGRAM SHAPE B H G T S D MASK DTYPE PASS THREADS
+/// From `begin` to before `end`.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+
+/// Where 64 documents begin, and the end: as frontends/cli/bench_rows.cpp has them.
+inline std::vector<std::int64_t> document_starts(std::int64_t tokens) {
+  std::vector<std::int64_t> starts{0};
+  for (std::int64_t n = 0; n < 63; ++n) {
+    starts.push_back(std::min(starts.back() + 130 + n * 37 % 64 * 4, tokens));
+  }
+  starts.push_back(tokens);
+  return starts;
+}
+
+/// PROGRAM SHAPE B H G T S D MASK DTYPE PASS THREADS. PASS gemm is C [T, S] = A [T, D] · B [D, S].
 struct Row {
   std::string shape;
   std::int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, width = 0;
   std::string mask;   ///< full, causal, window512, documents64
   std::string dtype;  ///< f32, bf16
-  std::string pass;   ///< fwd, bwd
+  std::string pass;   ///< fwd, bwd, gemm
   int threads = 1;
+  std::vector<std::int64_t> starts{};  ///< of documents
 
+  bool gemm() const { return pass == "gemm"; }
+  bool forward() const { return pass == "fwd"; }
   bool causal() const { return mask == "causal"; }
-  bool plain_mask() const { return mask == "full" || (causal() && queries == keys); }
+  bool window() const { return mask == "window512"; }
+  bool documents() const { return mask == "documents64"; }
+  bool square() const { return queries == keys; }
+  /// Full or causal: what every library can say.
+  bool plain_mask() const { return mask == "full" || (causal() && square()); }
+  /// Or one of the two that are written by hand with most of them.
+  bool known_mask() const { return plain_mask() || ((window() || documents()) && square()); }
+  std::int64_t group() const { return heads / kv_heads; }
+
+  /// The keys that query i sees.
+  Range seen(std::int64_t i) const {
+    if (causal()) return {0, i + 1};
+    if (window()) return {std::max<std::int64_t>(0, i - 512), i + 1};
+    if (documents()) {
+      const auto after = std::upper_bound(starts.begin(), starts.end(), i);
+      return {*(after - 1), *after};
+    }
+    return {0, keys};
+  }
   double flops() const {
-    const auto t = static_cast<double>(queries);
-    const double pairs = causal() ? t * (t + 1) / 2 : t * static_cast<double>(keys);
-    const double forward = 4.0 * static_cast<double>(batch * heads * width) * pairs;
-    return pass == "fwd" ? forward : 2.5 * forward;
+    if (gemm()) return 2.0 * static_cast<double>(queries * keys * width);
+    double pairs = 0;
+    for (std::int64_t i = 0; i < queries; ++i) {
+      pairs += static_cast<double>(seen(i).end - seen(i).begin);
+    }
+    const double forward_flops = 4.0 * static_cast<double>(batch * heads * width) * pairs;
+    return forward() ? forward_flops : 2.5 * forward_flops;
   }
 };
 
@@ -53,6 +98,7 @@ inline Row row_of(int count, char** words) {
   row.dtype = words[9];
   row.pass = words[10];
   row.threads = std::max(1, std::atoi(words[11]));
+  if (row.documents()) row.starts = document_starts(row.keys);
   return row;
 }
 
@@ -78,9 +124,38 @@ struct Inputs {
         value(numbers(row.batch * row.kv_heads * row.keys * row.width, 3)) {}
 };
 
-/// Milliseconds of each sample, sorted: at least seven of at least two milliseconds each. As
+/// A library that asks the system for its large buffers anew at every call pays for their pages
+/// each time. Its users tell the allocator to keep them, and so does whoever wants to be fair.
+inline void keep_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
+#endif
+}
+
+/// To be called first. OpenBLAS before 0.3.26 takes its SSE3 kernels on processors that it does not
+/// know, several times slower, and asks the environment once, when it is loaded: so the program starts
+/// itself anew with what suits this processor, or with what ATTEST_PEER_OPENBLAS_CORE says.
+inline void choose_openblas_core(char** words) {
+  const char* const chosen = std::getenv("ATTEST_PEER_OPENBLAS_CORE");
+#if defined(__AVX512F__)
+  const char* const best = "SkylakeX";
+#elif defined(__AVX2__)
+  const char* const best = "Haswell";
+#else
+  const char* const best = nullptr;
+#endif
+  const char* const core = chosen != nullptr ? chosen : best;
+  const char* const now = std::getenv("OPENBLAS_CORETYPE");
+  if (core == nullptr || (now != nullptr && std::strcmp(now, core) == 0)) return;
+  setenv("OPENBLAS_CORETYPE", core, 1);
+  execv("/proc/self/exe", words);
+}
+
+/// Milliseconds of each sample, sorted: at least `fewest` of at least two milliseconds each. As
 /// `attest bench` does it, so that neither side has a better clock.
-inline std::vector<double> time_calls(const std::function<void()>& call) {
+inline std::vector<double> time_calls(const std::function<void()>& call, std::size_t fewest = 7) {
   using Clock = std::chrono::steady_clock;
   call();
   std::int64_t calls = 1;
@@ -89,11 +164,14 @@ inline std::vector<double> time_calls(const std::function<void()>& call) {
     for (std::int64_t n = 0; n < calls; ++n) call();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  while (sample() < 0.002) calls *= 2;
+  double seconds = sample();
+  while (seconds < 0.002) {
+    calls *= 2;
+    seconds = sample();
+  }
   std::vector<double> out;
-  double total = 0;
-  while (out.size() < 7 || (total < 0.1 && out.size() < 31)) {
-    const double seconds = sample();
+  for (double total = 0; out.size() < fewest || (total < 0.1 && out.size() < 31);) {
+    seconds = sample();
     total += seconds;
     out.push_back(seconds / static_cast<double>(calls) * 1e3);
   }
@@ -101,49 +179,7 @@ inline std::vector<double> time_calls(const std::function<void()>& call) {
   return out;
 }
 
-/// The largest error of sampled rows of an output, whose element (b, h, i, d) `at` gives.
-template <class At>
-double max_error_at(const Row& row, const Inputs& in, At at) {
-  double worst = 0;
-  for (std::int64_t n = 0; n < 12; ++n) {
-    const std::int64_t b = n % row.batch, h = n * 7 % row.heads, i = n * (row.queries - 1) / 11;
-    const std::int64_t g = h / (row.heads / row.kv_heads);
-    const std::int64_t seen = row.causal() ? i + 1 : row.keys;
-    const float* query =
-        &in.query[static_cast<std::size_t>(((b * row.heads + h) * row.queries + i) * row.width)];
-    const auto head = static_cast<std::size_t>((b * row.kv_heads + g) * row.keys * row.width);
-    std::vector<double> weights(static_cast<std::size_t>(seen));
-    double most = -HUGE_VAL, sum = 0;
-    for (std::int64_t j = 0; j < seen; ++j) {
-      double dot = 0;
-      for (std::int64_t d = 0; d < row.width; ++d) {
-        dot += static_cast<double>(query[d]) *
-               in.key[head + static_cast<std::size_t>(j * row.width + d)];
-      }
-      weights[static_cast<std::size_t>(j)] = dot / std::sqrt(static_cast<double>(row.width));
-      most = std::max(most, weights[static_cast<std::size_t>(j)]);
-    }
-    for (double& weight : weights) sum += weight = std::exp(weight - most);
-    for (std::int64_t d = 0; d < row.width; ++d) {
-      double mixed = 0;
-      for (std::int64_t j = 0; j < seen; ++j) {
-        mixed += weights[static_cast<std::size_t>(j)] *
-                 in.value[head + static_cast<std::size_t>(j * row.width + d)];
-      }
-      worst = std::max(worst, std::abs(mixed / sum - static_cast<double>(at(b, h, i, d))));
-    }
-  }
-  return worst;
-}
-
-/// The same for an output [B, H, T, D] in one piece.
-inline double max_error(const Row& row, const Inputs& in, const float* output) {
-  return max_error_at(row, in, [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) {
-    return output[((b * row.heads + h) * row.queries + i) * row.width + d];
-  });
-}
-
-/// "nan" as the error says that it was not checked.
+/// A line of results. An error of "nan" would say that it was not checked.
 inline void report(const char* name, const Row& row, const std::vector<double>& sorted_ms,
                    double error) {
   const double median = sorted_ms[sorted_ms.size() / 2];

@@ -4,7 +4,7 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
-#include "peer.h"
+#include "peer_check.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ ggml_tensor* causal_mask(ggml_context* context, const peer::Row& row) {
 
 int main(int count, char** words) {
   const peer::Row row = peer::row_of(count, words);
-  if (!row.plain_mask() || row.pass != "fwd") return 0;
+  if (!row.plain_mask() || !row.forward()) return 0;
   const peer::Inputs in(row);
   const std::size_t room = 8 * in.query.size() + 8 * in.key.size() +
                            2 * static_cast<std::size_t>(row.queries * row.keys) + (64U << 20U);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// oneDNN 2: matmul, softmax, matmul over all heads at once. The causal mask is written by hand
-// between them: as a broadcast post-operation it drops this version to its reference kernel.
+// oneDNN 2: matmul, softmax, matmul over all heads at once; matrix products. The causal mask is
+// written by hand between them: as a broadcast post-operation it drops this version to its reference
+// kernel.
 #include <omp.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
-#include "peer.h"
+#include "peer_check.h"
 
 namespace {
 
@@ -33,28 +34,33 @@ void hide_future(const peer::Row& row, float* scores) {
   }
 }
 
-}  // namespace
+std::vector<float> plain_of(dnnl::stream& stream, const dnnl::engine& engine, memory from,
+                            const memory::dims& dims, Tag tag) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : dims) count *= extent;
+  std::vector<float> out(static_cast<std::size_t>(count));
+  memory plain({dims, Type::f32, tag}, engine, out.data());
+  dnnl::reorder(from, plain).execute(stream, from, plain);
+  stream.wait();
+  return out;
+}
 
-int main(int count, char** words) {
-  const peer::Row row = peer::row_of(count, words);
-  if (!row.plain_mask() || row.pass != "fwd") return 0;
-  omp_set_num_threads(row.threads);
+void attention(const peer::Row& row, Type type) {
   const peer::Inputs in(row);
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
-  const Type type = row.dtype == "bf16" ? Type::bf16 : Type::f32;
-  // Grouped heads: each key/value head is broadcast over the query heads that read it.
-  const std::int64_t group = row.heads / row.kv_heads, outer = row.batch * row.kv_heads;
-  const memory::dims query_dims{outer, group, row.queries, row.width};
-  const memory::dims key_dims{outer, 1, row.width, row.keys};
-  const memory::dims value_dims{outer, 1, row.keys, row.width};
-  const memory::dims score_dims{outer, group, row.queries, row.keys};
-  memory query = filled(engine, stream, query_dims, Tag::abcd, type, in.query);
-  memory key = filled(engine, stream, key_dims, Tag::abdc, type, in.key);
-  memory value = filled(engine, stream, value_dims, Tag::abcd, type, in.value);
-  memory scores({score_dims, Type::f32, Tag::abcd}, engine);
-  memory weights = type == Type::f32 ? scores : memory({score_dims, type, Tag::abcd}, engine);
-  memory output({query_dims, type, Tag::abcd}, engine);
+  // The queries that share a key/value head are the rows of one product: nothing is broadcast.
+  const std::int64_t outer = row.batch * row.kv_heads, rows = row.group() * row.queries;
+  const memory::dims query_dims{outer, rows, row.width};
+  const memory::dims key_dims{outer, row.width, row.keys};
+  const memory::dims value_dims{outer, row.keys, row.width};
+  const memory::dims score_dims{outer, rows, row.keys};
+  memory query = filled(engine, stream, query_dims, Tag::abc, type, in.query);
+  memory key = filled(engine, stream, key_dims, Tag::acb, type, in.key);
+  memory value = filled(engine, stream, value_dims, Tag::abc, type, in.value);
+  memory scores({score_dims, Type::f32, Tag::abc}, engine);
+  memory weights = type == Type::f32 ? scores : memory({score_dims, type, Tag::abc}, engine);
+  memory output({query_dims, type, Tag::abc}, engine);
 
   dnnl::primitive_attr scaled;
   scaled.set_output_scales(0, {1.0F / std::sqrt(static_cast<float>(row.width))});
@@ -62,7 +68,7 @@ int main(int count, char** words) {
       {{query.get_desc(), key.get_desc(), scores.get_desc()}, scaled, engine});
   const dnnl::softmax_v2_forward softmax(
       {{dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, scores.get_desc(),
-        weights.get_desc(), 3},
+        weights.get_desc(), 2},
        engine});
   const dnnl::matmul mix({{weights.get_desc(), value.get_desc(), output.get_desc()}, engine});
   const auto ms = peer::time_calls([&] {
@@ -77,9 +83,37 @@ int main(int count, char** words) {
                 {{DNNL_ARG_SRC, weights}, {DNNL_ARG_WEIGHTS, value}, {DNNL_ARG_DST, output}});
     stream.wait();
   });
-  std::vector<float> result(in.query.size());
-  memory plain({query_dims, Type::f32, Tag::abcd}, engine, result.data());
-  dnnl::reorder(output, plain).execute(stream, output, plain);
-  stream.wait();
+  const auto result = plain_of(stream, engine, output, query_dims, Tag::abc);
   peer::report("onednn2_composed", row, ms, peer::max_error(row, in, result.data()));
+}
+
+void product(const peer::Row& row, Type type) {
+  const peer::Factors in(row);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  const memory::dims c_dims{row.queries, row.keys};
+  memory a = filled(engine, stream, {row.queries, row.width}, Tag::ab, type, in.a);
+  memory b = filled(engine, stream, {row.width, row.keys}, Tag::ab, type, in.b);
+  memory c({c_dims, type, Tag::ab}, engine);
+  const dnnl::matmul matmul({{a.get_desc(), b.get_desc(), c.get_desc()}, engine});
+  const auto ms = peer::time_calls([&] {
+    matmul.execute(stream, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+    stream.wait();
+  });
+  const auto result = plain_of(stream, engine, c, c_dims, Tag::ab);
+  peer::report("onednn2_matmul", row, ms, peer::max_error(row, in, result.data()));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const peer::Row row = peer::row_of(count, words);
+  peer::keep_memory();
+  omp_set_num_threads(row.threads);
+  const Type type = row.dtype == "bf16" ? Type::bf16 : Type::f32;
+  if (row.gemm()) {
+    product(row, type);
+  } else if (row.plain_mask() && row.forward()) {
+    attention(row, type);
+  }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// oneDNN 3: attention as one partition of its graph interface, which it fuses; forward.
+// oneDNN 3: attention as one partition of its graph interface, which it fuses, forward; matrix
+// products by its matmul primitive.
 #include <omp.h>
 
 #include <numeric>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <oneapi/dnnl/dnnl_graph.hpp>
 
-#include "peer.h"
+#include "peer_check.h"
 
 namespace {
 
@@ -55,17 +57,11 @@ std::vector<float> causal_mask(const peer::Row& row) {
   return out;
 }
 
-}  // namespace
-
-int main(int count, char** words) try {
-  const peer::Row row = peer::row_of(count, words);
-  if (!row.plain_mask() || row.pass != "fwd") return 0;
-  omp_set_num_threads(row.threads);
+void attention(const peer::Row& row, Type type) {
   const peer::Inputs in(row);
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
-  const Type type = row.dtype == "bf16" ? Type::bf16 : Type::f32;
-  const std::int64_t group = row.heads / row.kv_heads;
+  const std::int64_t group = row.group();
   // Grouped heads have an axis of their own, over which keys and values are broadcast.
   const auto extents = [&](std::int64_t in_group, std::int64_t a, std::int64_t b) {
     return group > 1 ? Extents{row.batch, row.kv_heads, in_group, a, b}
@@ -106,7 +102,7 @@ int main(int count, char** words) try {
   graph.add_op(step(op::kind::MatMul, "mix", {weights, value}, output));
   graph.finalize();
   const auto partitions = graph.get_partitions();
-  if (partitions.size() != 1) return 0;  // not fused: not what is to be compared
+  if (partitions.size() != 1) return;  // not fused: not what is to be compared
 
   std::vector<Logical> order{query, key, scale};
   std::vector<Held> held;
@@ -134,6 +130,52 @@ int main(int count, char** words) try {
         static_cast<std::size_t>(((b * row.heads + h) * row.queries + i) * row.width + d), type);
   };
   peer::report("onednn3_graph", row, ms, peer::max_error_at(row, in, at));
+}
+
+/// A product of plain row-major matrices.
+void product(const peer::Row& row, Type type) {
+  const peer::Factors in(row);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  const auto logical = [&](std::size_t id, std::int64_t m, std::int64_t n) {
+    return Logical(id, type, {m, n}, Logical::layout_type::strided);
+  };
+  const Logical of[]{logical(0, row.queries, row.width), logical(1, row.width, row.keys),
+                     logical(2, row.queries, row.keys)};
+  Held a(of[0], engine, in.a), b(of[1], engine, in.b), c(of[2], engine);
+  const auto desc = [&](std::int64_t m, std::int64_t n) {
+    const bool half = type == Type::bf16;
+    return dnnl::memory::desc({m, n},
+                              half ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32,
+                              dnnl::memory::format_tag::ab);
+  };
+  dnnl::memory a_memory(desc(row.queries, row.width), engine, a.bytes.data());
+  dnnl::memory b_memory(desc(row.width, row.keys), engine, b.bytes.data());
+  dnnl::memory c_memory(desc(row.queries, row.keys), engine, c.bytes.data());
+  const dnnl::matmul matmul(
+      {engine, a_memory.get_desc(), b_memory.get_desc(), c_memory.get_desc()});
+  const auto ms = peer::time_calls([&] {
+    matmul.execute(
+        stream, {{DNNL_ARG_SRC, a_memory}, {DNNL_ARG_WEIGHTS, b_memory}, {DNNL_ARG_DST, c_memory}});
+    stream.wait();
+  });
+  std::vector<float> plain(static_cast<std::size_t>(row.queries * row.keys));
+  for (std::size_t n = 0; n < plain.size(); ++n) plain[n] = c.at(n, type);
+  peer::report("onednn3_matmul", row, ms, peer::max_error(row, in, plain.data()));
+}
+
+}  // namespace
+
+int main(int count, char** words) try {
+  const peer::Row row = peer::row_of(count, words);
+  peer::keep_memory();
+  omp_set_num_threads(row.threads);
+  const Type type = row.dtype == "bf16" ? Type::bf16 : Type::f32;
+  if (row.gemm()) {
+    product(row, type);
+  } else if (row.plain_mask() && row.forward()) {
+    attention(row, type);
+  }
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

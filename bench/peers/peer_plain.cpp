@@ -4,7 +4,7 @@
 #include <cfloat>
 #include <thread>
 
-#include "peer.h"
+#include "peer_check.h"
 
 namespace {
 
@@ -14,21 +14,21 @@ void one_head(const peer::Row& row, const float* query, const float* key, const 
   const float scale = 1.0F / std::sqrt(static_cast<float>(width));
   std::vector<float> weights(static_cast<std::size_t>(row.keys));
   for (std::int64_t i = 0; i < row.queries; ++i) {
-    const std::int64_t seen = row.causal() ? i + 1 : row.keys;
+    const peer::Range seen = row.seen(i);
     float most = -FLT_MAX, sum = 0;
-    for (std::int64_t j = 0; j < seen; ++j) {
+    for (std::int64_t j = seen.begin; j < seen.end; ++j) {
       float dot = 0;
       for (std::int64_t d = 0; d < width; ++d) dot += query[i * width + d] * key[j * width + d];
       weights[static_cast<std::size_t>(j)] = dot * scale;
       most = std::max(most, dot * scale);
     }
-    for (std::int64_t j = 0; j < seen; ++j) {
+    for (std::int64_t j = seen.begin; j < seen.end; ++j) {
       float& weight = weights[static_cast<std::size_t>(j)];
       sum += weight = std::exp(weight - most);
     }
     float* out = output + i * width;
     std::fill_n(out, width, 0.0F);
-    for (std::int64_t j = 0; j < seen; ++j) {
+    for (std::int64_t j = seen.begin; j < seen.end; ++j) {
       const float weight = weights[static_cast<std::size_t>(j)];
       for (std::int64_t d = 0; d < width; ++d) out[d] += weight * value[j * width + d];
     }
@@ -40,23 +40,26 @@ void one_head(const peer::Row& row, const float* query, const float* key, const 
 
 int main(int count, char** words) {
   const peer::Row row = peer::row_of(count, words);
-  if (!row.plain_mask() || row.dtype != "f32" || row.pass != "fwd") return 0;
+  if (!row.known_mask() || row.dtype != "f32" || !row.forward()) return 0;
   const peer::Inputs in(row);
   std::vector<float> output(in.query.size());
   const auto heads_from = [&](std::int64_t first) {
     for (std::int64_t bh = first; bh < row.batch * row.heads; bh += row.threads) {
-      const std::int64_t group = row.heads / row.kv_heads;
-      const std::int64_t bg = bh / row.heads * row.kv_heads + bh % row.heads / group;
+      const std::int64_t bg = bh / row.heads * row.kv_heads + bh % row.heads / row.group();
       const auto q = static_cast<std::size_t>(bh * row.queries * row.width);
       const auto k = static_cast<std::size_t>(bg * row.keys * row.width);
       one_head(row, &in.query[q], &in.key[k], &in.value[k], &output[q]);
     }
   };
-  const auto ms = peer::time_calls([&] {
-    std::vector<std::thread> others;
-    for (int n = 1; n < row.threads; ++n) others.emplace_back(heads_from, n);
-    heads_from(0);
-    for (std::thread& other : others) other.join();
-  });
+  // Seconds a call on the large rows, and ten times as slow as the others: three samples will do.
+  const std::size_t samples = row.flops() > 1e10 ? 3 : 7;
+  const auto ms = peer::time_calls(
+      [&] {
+        std::vector<std::thread> others;
+        for (int n = 1; n < row.threads; ++n) others.emplace_back(heads_from, n);
+        heads_from(0);
+        for (std::thread& other : others) other.join();
+      },
+      samples);
   peer::report(PEER_NAME, row, ms, peer::max_error(row, in, output.data()));
 }

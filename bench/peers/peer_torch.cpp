@@ -1,63 +1,106 @@
 // SPDX-License-Identifier: MIT
 // libtorch: composed attention, forward without a graph, or backward alone through a graph that is
-// kept. Key/value heads of a group are repeated, as its users have to.
+// kept; documents one after another; matrix products. The queries that share a key/value head are
+// the rows of one product, so that no key is copied.
 #include <torch/torch.h>
 
-#include "peer.h"
+#include "peer_check.h"
 
 namespace {
 
+using peer::Row;
 using torch::Tensor;
 
+/// Tensors [B, H, T, D] and [B, G, S, D]; `mask` is added to the scores [B, G, H/G, T, S].
 struct Call {
   Tensor query, key, value, mask;
-  std::int64_t group = 1;
+  std::vector<std::int64_t> starts;  ///< of documents; empty: one
 
   Tensor operator()() const {
-    const auto repeated = [&](const Tensor& x) {
-      return group > 1 ? x.repeat_interleave(group, 1) : x;
-    };
-    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
-    Tensor scores = torch::matmul(query * scale, repeated(key).transpose(-2, -1));
-    if (mask.defined()) scores = scores + mask;
-    return torch::matmul(torch::softmax(scores, -1), repeated(value));
+    if (starts.empty()) return attend(query, key, value);
+    std::vector<Tensor> parts;
+    for (std::size_t n = 1; n < starts.size(); ++n) {
+      const auto part = [&](const Tensor& x) { return x.slice(2, starts[n - 1], starts[n]); };
+      parts.push_back(attend(part(query), part(key), part(value)));
+    }
+    return torch::cat(parts, 2);
+  }
+
+ private:
+  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+    const std::int64_t group = q.size(1) / k.size(1);
+    const Tensor rows = (q * scale).reshape({q.size(0), k.size(1), group * q.size(2), q.size(3)});
+    Tensor scores = torch::matmul(rows, k.transpose(-2, -1));
+    if (mask.defined()) {
+      const Tensor grouped = scores.view({q.size(0), k.size(1), group, q.size(2), k.size(2)});
+      scores = (grouped + mask).view_as(scores);
+    }
+    return torch::matmul(torch::softmax(scores, -1), v).reshape(q.sizes());
   }
 };
 
-}  // namespace
+Tensor tensor_of(std::vector<float>& from, at::IntArrayRef extents, torch::ScalarType type) {
+  return torch::from_blob(from.data(), extents).to(type).clone();
+}
 
-int main(int count, char** words) {
-  const peer::Row row = peer::row_of(count, words);
-  if (!row.plain_mask()) return 0;
-  at::set_num_threads(row.threads);
+void attention(const Row& row, torch::ScalarType type) {
   peer::Inputs in(row);
-  const auto type = row.dtype == "bf16" ? torch::kBFloat16 : torch::kFloat32;
   const auto tensor = [&](std::vector<float>& from, std::int64_t heads, std::int64_t length) {
-    return torch::from_blob(from.data(), {row.batch, heads, length, row.width}).to(type).clone();
+    return tensor_of(from, {row.batch, heads, length, row.width}, type);
   };
   Call call{tensor(in.query, row.heads, row.queries),
             tensor(in.key, row.kv_heads, row.keys),
             tensor(in.value, row.kv_heads, row.keys),
             {},
-            row.heads / row.kv_heads};
+            row.starts};
   if (row.causal()) {
     call.mask = torch::full({row.queries, row.keys}, -HUGE_VAL).triu(1).to(type);
   }
   const char* const name = "torch_" TORCH_VERSION "_composed";
-  if (row.pass == "fwd") {
+  if (row.forward()) {
     const torch::NoGradGuard no_graph;
     Tensor output;
     const auto ms = peer::time_calls([&] { output = call(); });
     const Tensor plain = output.to(torch::kFloat32).contiguous();
     peer::report(name, row, ms, peer::max_error(row, in, plain.data_ptr<float>()));
-    return 0;
+    return;
   }
   for (Tensor* input : {&call.query, &call.key, &call.value}) input->requires_grad_();
   const Tensor output = call();
-  const Tensor d_output = torch::randn({row.batch, row.heads, row.queries, row.width}).to(type);
+  std::vector<float> given = peer::numbers(static_cast<std::int64_t>(in.query.size()), 4);
+  const Tensor d_output = tensor(given, row.heads, row.queries);
   const auto ms = peer::time_calls([&] {
     for (Tensor* input : {&call.query, &call.key, &call.value}) input->mutable_grad() = Tensor();
     output.backward(d_output, true);
   });
-  peer::report(name, row, ms, std::nan(""));
+  const Tensor plain = call.query.grad().to(torch::kFloat32).contiguous();
+  peer::report(name, row, ms, peer::max_error(row, in, plain.data_ptr<float>(), given.data()));
+}
+
+void product(const Row& row, torch::ScalarType type) {
+  const torch::NoGradGuard no_graph;
+  peer::Factors in(row);
+  const Tensor a = tensor_of(in.a, {row.queries, row.width}, type);
+  const Tensor b = tensor_of(in.b, {row.width, row.keys}, type);
+  Tensor c = torch::empty({row.queries, row.keys}, type);
+  const auto ms = peer::time_calls([&] { torch::mm_out(c, a, b); });
+  const Tensor plain = c.to(torch::kFloat32).contiguous();
+  peer::report("torch_" TORCH_VERSION "_mm", row, ms,
+               peer::max_error(row, in, plain.data_ptr<float>()));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  peer::choose_openblas_core(words);
+  const Row row = peer::row_of(count, words);
+  peer::keep_memory();
+  at::set_num_threads(row.threads);
+  const auto type = row.dtype == "bf16" ? torch::kBFloat16 : torch::kFloat32;
+  if (row.gemm()) {
+    product(row, type);
+  } else if (row.known_mask() && !row.window()) {
+    attention(row, type);
+  }
 }
