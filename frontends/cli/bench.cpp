@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -21,7 +22,10 @@ struct BenchOptions {
   std::string isa;
   std::string json;
   std::string html;
+  std::string svg;
   std::string peers;
+  bool no_peers = false;
+  std::vector<std::string> from;
   bool list = false;
 };
 
@@ -64,8 +68,9 @@ Result<BenchPlan> plan_of(const BenchOptions& o) {
     }
     plan.threads.push_back(static_cast<int>(count));
   }
-  if (o.peers.empty()) return plan;
-  auto programs = programs_in(o.peers);
+  const std::string folder = o.no_peers || !o.peers.empty() ? o.peers : built_peers();
+  if (folder.empty()) return plan;
+  auto programs = programs_in(folder);
   if (!programs) return programs.failure();
   plan.peers = std::move(*programs);
   return plan;
@@ -96,7 +101,7 @@ int list(const std::vector<BenchRow>& rows) {
 }
 
 Result<BenchReport> measure(const std::vector<BenchRow>& rows, const BenchPlan& plan) {
-  BenchReport report{processor_name(), plan.isa, plan.peers, {}};
+  BenchReport report{processor_name(), plan.isa, {}};
   Progress progress("bench");
   const auto total = static_cast<std::int64_t>(rows.size() * plan.threads.size());
   for (const BenchRow& row : rows) {
@@ -107,40 +112,89 @@ Result<BenchReport> measure(const std::vector<BenchRow>& rows, const BenchPlan& 
       progress.show(static_cast<std::int64_t>(report.results.size()), total);
     }
   }
+  set_beside_one(report.results);
   return report;
 }
 
+/// What earlier runs wrote, one after another; of a row that is there twice, the later.
+Result<BenchReport> join(const std::vector<std::string>& files) {
+  BenchReport out;
+  for (const std::string& file : files) {
+    const auto bytes = io::read_file(file);
+    if (!bytes) return bytes.failure();
+    const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    auto part = read_bench_json(text, file);
+    if (!part) return part.failure();
+    if (&file == &files.front()) out = {part->processor, part->isa, {}};
+    if (part->isa != out.isa || part->processor != out.processor) {
+      return Failure{ErrorKind::value, "bad-bench",
+                     fmt::format("[bench] {} was measured on another machine or instruction set "
+                                 "than {}",
+                                 file, files.front())};
+    }
+    for (BenchResult& result : part->results) {
+      std::erase_if(out.results, [&](const BenchResult& known) {
+        return known.threads == result.threads && name_of(known.row) == name_of(result.row);
+      });
+      out.results.push_back(std::move(result));
+    }
+  }
+  const auto table = bench_rows();
+  const auto place = [&](const BenchResult& result) {
+    return std::find_if(table.begin(), table.end(),
+                        [&](const BenchRow& row) { return name_of(row) == name_of(result.row); });
+  };
+  std::stable_sort(out.results.begin(), out.results.end(),
+                   [&](const BenchResult& a, const BenchResult& b) {
+                     return std::pair(place(a), a.threads) < std::pair(place(b), b.threads);
+                   });
+  set_beside_one(out.results);
+  return out;
+}
+
+int write_report(const BenchReport& report, const BenchOptions& o) {
+  if (const auto ok = write_text(o.json, bench_json(report)); !ok) return fail(ok.failure());
+  if (const auto ok = write_text(o.html, bench_html(report)); !ok) return fail(ok.failure());
+  if (const auto ok = write_text(o.svg, bench_svg(report)); !ok) return fail(ok.failure());
+  // Standard output has one thing alone.
+  if (o.json == "-" || o.html == "-" || o.svg == "-") return Exit::done;
+  std::string out = fmt::format("{}, instruction set {}\n", report.processor, name_of(report.isa));
+  out += bench_heading();
+  for (const BenchResult& result : report.results) out += bench_line(result, report.isa);
+  return write_out(out + bench_summary(report));
+}
+
 int bench(const BenchOptions& o) {
+  if (!o.from.empty()) {
+    const auto report = join(o.from);
+    return report ? write_report(*report, o) : fail(report.failure());
+  }
   const auto rows = chosen_rows(o);
   if (!rows) return fail(rows.failure());
   if (o.list) return list(*rows);
   const auto plan = plan_of(o);
   if (!plan) return fail(plan.failure());
   const auto report = measure(*rows, *plan);
-  if (!report) return fail(report.failure());
-  if (const auto ok = write_text(o.json, bench_json(*report)); !ok) return fail(ok.failure());
-  if (const auto ok = write_text(o.html, bench_html(*report)); !ok) return fail(ok.failure());
-  if (o.json == "-" || o.html == "-") return Exit::done;  // standard output has that alone
-  std::string out = fmt::format("{}, instruction set {}\n", report->processor, name_of(plan->isa));
-  out += bench_heading();
-  for (const BenchResult& result : report->results) out += bench_line(result, plan->isa);
-  return write_out(out);
+  return report ? write_report(*report, o) : fail(report.failure());
 }
 
 constexpr const char* footer = R"(
 Every row is measured beside the limits of the machine that it is a share of; docs/performance.md
 tells how. A row is unsteady, and claims nothing, if those limits changed by more than 10 % around
-each of its rounds. Floors are for one thread; bfloat16 shares have theirs where there are matrix
-tiles. The error is the largest on sampled rows, against the exact tier.
+each of its rounds. Floors are for one thread; with more, large shapes are to scale as the limit
+does. bfloat16 shares have floors where there are matrix tiles. The error is the largest on sampled
+rows, against the exact tier.
 
 A peer is a program that is called with SHAPE B H G T S D MASK DTYPE PASS THREADS and prints
   peer,shape,pass,dtype,mask,threads,median_ms,best_ms,gflops,maxerr
-bench/compare finds those that are installed. Without any, peers are not compared.
+Those in bench/peers beside this program, where `cmake --build … --target peers` puts them, are asked
+unless --peers or --no-peers says otherwise. Without any, peers are not compared.
 
 Examples:
   attest bench
   attest bench --rows '4096x64 causal f32' --threads 1 --rounds 5
-  attest bench --isa avx2 --json bench.json --html bench.html)";
+  attest bench --isa avx2 --json bench.json --html bench.html
+  attest bench --from monday.json,tuesday.json --svg bench.svg)";
 
 }  // namespace
 
@@ -155,8 +209,13 @@ void add_bench(CLI::App& app, Action& action) {
   add_word(*command, "--isa", o->isa,
            "Instruction set (default: the preferred one, or ATTEST_ISA)");
   add_word(*command, "--json", o->json, "Write every number there (\"-\": to standard output)");
-  add_word(*command, "--html", o->html, "Write a page with tables and bars there");
+  add_word(*command, "--html", o->html, "Write a page with table and plot there");
+  add_word(*command, "--svg", o->svg, "Write the plot alone there");
   add_word(*command, "--peers", o->peers, "Compare with the programs in this folder");
+  command->add_flag("--no-peers", o->no_peers, "Compare with none")->excludes("--peers");
+  command->add_option("--from", o->from, "Measure nothing: report what --json wrote before")
+      ->delimiter(',')
+      ->excludes("--rows", "--threads", "--rounds", "--isa", "--peers", "--no-peers");
   command->add_flag("--list", o->list, "Print the names of the rows, measure nothing");
   command->callback([&action, o] { action = [o] { return bench(*o); }; });
 }

@@ -6,28 +6,13 @@
 
 #include "attest/attention/attention.h"
 #include "attest/attention/attention_backward.h"
-#include "attest/base/random.h"
 #include "attest/lab/attention.h"
 #include "attest/lab/attention_backward.h"
 #include "frontends/cli/bench_run.h"
+#include "frontends/cli/bench_tensors.h"
 
 namespace attest::cli {
 namespace {
-
-void narrow(double from, float& to) { to = to_float_nearest(from); }
-void narrow(double from, BFloat16& to) { to = to_bfloat16(from); }
-double widened(float from) { return from; }
-double widened(BFloat16 from) { return to_double(from); }
-
-/// Mean 0 and variance 1.
-template <class T>
-Tensor<T> random_tensor(Shape shape, std::uint64_t stream) {
-  constexpr double root_of_three = 0x1.bb67ae8584caap0;
-  Random random(1, stream);
-  Tensor<T> out(std::move(shape));
-  for (T& element : out.elements()) narrow(random.uniform(-root_of_three, root_of_three), element);
-  return out;
-}
 
 /// Rows `first` to before `end` of one head, widened: [1, 1, end − first, width].
 template <class T>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "frontends/cli/bench_run.h"
+#include "frontends/cli/bench_judge.h"
 
 namespace attest::cli {
 
@@ -12,24 +12,36 @@ namespace attest::cli {
 struct BenchReport {
   std::string processor;  ///< as the system names it; empty if it does not
   Isa isa = Isa::portable;
-  std::vector<std::string> peers;  ///< that were asked, by program
   std::vector<BenchResult> results;
 };
-
-/// The floor in words, "≥ 77 %", "≤ 1.8 µs"; empty where the row has none or it does not apply: with
-/// more than one thread, and for bfloat16 arithmetic, whose floors are set for matrix tiles.
-[[nodiscard]] std::string floor_text(const BenchResult& result, Isa isa);
-
-/// "reached", "missed", "unsteady" (its rounds count for nothing), or empty without a floor.
-[[nodiscard]] std::string verdict(const BenchResult& result, Isa isa);
 
 /// The heading of the table, and one line of it.
 [[nodiscard]] std::string bench_heading();
 [[nodiscard]] std::string bench_line(const BenchResult& result, Isa isa);
 
+/// How many floors were reached, peers passed and rows that scale: three lines.
+[[nodiscard]] std::string bench_summary(const BenchReport& report);
+
+/// "onednn2_composed 1.883 ms (0.75×)", or "not compared".
+[[nodiscard]] std::string best_peer_text(const BenchResult& result);
+
+/// Every number, with the verdicts.
 [[nodiscard]] std::string bench_json(const BenchReport& report);
+
+/// The same back: what `bench_json` wrote, of rows that are still in the table. Verdicts are made
+/// anew. `name` is for messages.
+/// Fails: bad-bench, if a member is missing or of another kind, or the row is not known.
+[[nodiscard]] Result<BenchReport> read_bench_json(const std::string& text, const std::string& name);
+
+/// For each row with the first number of threads: its share of the limit and its floor, and beside
+/// it the times as fast as each peer. An SVG that needs nothing beside itself and follows the reader's
+/// choice of light or dark.
+[[nodiscard]] std::string bench_svg(const BenchReport& report);
 
 /// One page that needs nothing beside itself.
 [[nodiscard]] std::string bench_html(const BenchReport& report);
+
+/// Text from outside (the processor's name, a peer's) as HTML and XML text.
+[[nodiscard]] std::string escaped(std::string_view text);
 
 }  // namespace attest::cli

@@ -14,8 +14,8 @@ struct Floors {
   double f32 = 0;
   double bf16 = 0;
   double backward = 0;
-  std::optional<double> f32_peers{};  ///< how many times as fast as the best peer
-  std::optional<double> bf16_peers{};
+  double f32_peers = 1;  ///< how many times as fast as the best peer
+  double bf16_peers = 1;
 };
 
 void add(std::vector<BenchRow>& rows, BenchRow shape, const Floors& floors) {
@@ -32,6 +32,7 @@ void add(std::vector<BenchRow>& rows, BenchRow shape, const Floors& floors) {
   row = shape;
   row.pass = BenchPass::backward;
   row.floor = floors.backward;
+  row.times_peer = 1;
   rows.push_back(row);
 }
 
@@ -40,6 +41,7 @@ void add_small(std::vector<BenchRow>& rows, BenchRow row, double f32_ms,
                std::optional<double> bf16_ms) {
   row.unit = BenchUnit::milliseconds;
   row.floor = f32_ms;
+  row.times_peer = 1;  // ahead of all
   rows.push_back(row);
   row.dtype = DType::bf16;
   row.floor = bf16_ms;
@@ -47,8 +49,29 @@ void add_small(std::vector<BenchRow>& rows, BenchRow row, double f32_ms,
   row.dtype = DType::f32;
   row.pass = BenchPass::backward;
   row.floor.reset();
-  row.times_peer = 1;  // ahead of all
   rows.push_back(row);
+}
+
+/// N × N times N × N, one row a size. Nothing is asked against peers.
+void add_products(std::vector<BenchRow>& rows) {
+  struct Size {
+    std::string_view shape;
+    std::int64_t n;
+    bool bf16;
+  };
+  for (const Size& size :
+       {Size{"256x256x256", 256, false}, Size{"512x512x512", 512, true},
+        Size{"1024x1024x1024", 1024, true}, Size{"2048x2048x2048", 2048, false}}) {
+    BenchRow row{size.shape, 1, 1, 1, size.n, size.n, size.n};
+    row.pass = BenchPass::product;
+    row.floor = 0.85;
+    rows.push_back(row);
+    if (!size.bf16) continue;
+    row.dtype = DType::bf16;
+    row.unit = BenchUnit::bf16_share;
+    row.floor = 0.40;
+    rows.push_back(row);
+  }
 }
 
 constexpr std::int64_t shortest_document = 128;
@@ -56,7 +79,13 @@ constexpr std::int64_t shortest_document = 128;
 }  // namespace
 
 std::string_view name_of(BenchPass pass) noexcept {
+  if (pass == BenchPass::product) return "product";
   return pass == BenchPass::forward ? "forward" : "backward";
+}
+
+std::string_view name_of(BenchUnit unit) noexcept {
+  if (unit == BenchUnit::bf16_share) return "bf16 peak";
+  return unit == BenchUnit::bandwidth_share ? "read rate" : "f32 peak";
 }
 
 std::string_view name_of(BenchMask mask) noexcept {
@@ -82,38 +111,21 @@ std::string name_of(const BenchRow& row) {
 }
 
 std::vector<BenchRow> bench_rows() {
-  const BenchRow large{"1x12x4096x64", 1, 12, 12, 4096, 4096, 64};
-  const BenchRow grouped{"1x32kv8x2048x128", 1, 32, 8, 2048, 2048, 128};
+  BenchRow large{"1x12x4096x64", 1, 12, 12, 4096, 4096, 64};
+  BenchRow grouped{"1x32kv8x2048x128", 1, 32, 8, 2048, 2048, 128};
+  BenchRow longest{"1x4x16384x64", 1, 4, 4, 16384, 16384, 64};
   const BenchRow middle{"1x12x1024x64", 1, 12, 12, 1024, 1024, 64};
   const BenchRow small{"8x4x128x32", 8, 4, 4, 128, 128, 32};
-  const BenchRow tiny{"1x2x16x16", 1, 2, 2, 16, 16, 16};
-  const BenchRow longest{"1x4x16384x64", 1, 4, 4, 16384, 16384, 64};
+  BenchRow tiny{"1x2x16x16", 1, 2, 2, 16, 16, 16};
+  for (BenchRow* row : {&large, &grouped, &longest}) row->threads = BenchThreads::scale;
+  tiny.threads = BenchThreads::never_slower;
   std::vector<BenchRow> rows;
-  add(rows, large,
-      {.mask = full,
-       .f32 = 0.77,
-       .bf16 = 0.20,
-       .backward = 0.65,
-       .f32_peers = 1.15,
-       .bf16_peers = 3});
-  add(rows, large,
-      {.mask = causal,
-       .f32 = 0.70,
-       .bf16 = 0.18,
-       .backward = 0.60,
-       .f32_peers = 3,
-       .bf16_peers = 6});
-  add(rows, grouped, {.mask = full, .f32 = 0.80, .bf16 = 0.28, .backward = 0.65});
-  add(rows, grouped, {.mask = causal, .f32 = 0.72, .bf16 = 0.25, .backward = 0.60});
-  add(rows, middle,
-      {.mask = full, .f32 = 0.75, .bf16 = 0.18, .backward = 0.60, .f32_peers = 1, .bf16_peers = 1});
-  add(rows, middle,
-      {.mask = causal,
-       .f32 = 0.62,
-       .bf16 = 0.15,
-       .backward = 0.52,
-       .f32_peers = 1,
-       .bf16_peers = 1});
+  add(rows, large, {full, 0.77, 0.20, 0.65, 1.15, 3});
+  add(rows, large, {causal, 0.70, 0.18, 0.60, 3, 6});
+  add(rows, grouped, {full, 0.80, 0.28, 0.65});
+  add(rows, grouped, {causal, 0.72, 0.25, 0.60});
+  add(rows, middle, {full, 0.75, 0.18, 0.60});
+  add(rows, middle, {causal, 0.62, 0.15, 0.52});
   add_small(rows, small, 0.7, 0.4);
   add_small(rows, tiny, 0.0018, {});
   BenchRow decode{"decode_1x32kv8x4096x128", 1, 32, 8, 1, 4096, 128};
@@ -123,8 +135,9 @@ std::vector<BenchRow> bench_rows() {
   rows.push_back(decode);
   decode.dtype = DType::bf16;
   rows.push_back(decode);
-  add(rows, longest, {.mask = window, .f32 = 0.60, .bf16 = 0.12, .backward = 0.50});
-  add(rows, longest, {.mask = documents, .f32 = 0.60, .bf16 = 0.12, .backward = 0.50});
+  add(rows, longest, {window, 0.60, 0.12, 0.50});
+  add(rows, longest, {documents, 0.60, 0.12, 0.50});
+  add_products(rows);
   return rows;
 }
 
@@ -183,6 +196,9 @@ double visible_pairs(const BenchRow& row) {
 }
 
 double flops_of(const BenchRow& row) {
+  if (row.pass == BenchPass::product) {
+    return 2 * static_cast<double>(row.queries) * static_cast<double>(row.keys * row.width);
+  }
   const double forward = visible_pairs(row) * static_cast<double>(2 * (row.width + row.width));
   return row.pass == BenchPass::forward ? forward : 2.5 * forward;
 }
@@ -190,13 +206,6 @@ double flops_of(const BenchRow& row) {
 std::int64_t cache_bytes(const BenchRow& row) {
   const std::int64_t numbers = row.batch * row.kv_heads * row.keys * 2 * row.width;
   return numbers * static_cast<std::int64_t>(size_of(row.dtype));
-}
-
-bool reaches_floor(const BenchRow& row, double result) {
-  constexpr double three_points = 0.03;
-  if (!row.floor) return true;
-  if (row.unit == BenchUnit::milliseconds) return result <= *row.floor;
-  return result >= *row.floor - three_points;
 }
 
 }  // namespace attest::cli

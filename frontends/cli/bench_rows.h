@@ -12,7 +12,11 @@
 
 namespace attest::cli {
 
-enum class BenchPass { forward, backward };
+enum class BenchPass {
+  forward,
+  backward,
+  product,  ///< C [T, S] = A [T, D]·B [D, S]: a matrix product, no attention
+};
 
 enum class BenchMask {
   full,
@@ -32,6 +36,13 @@ enum class BenchUnit {
   milliseconds,     ///< a call
 };
 
+/// What more threads than one have to do.
+enum class BenchThreads {
+  free,          ///< nothing
+  scale,         ///< to be 0.95 times as good as the limit itself with so many
+  never_slower,  ///< than one thread
+};
+
 /// One row of the table: what is computed, and how fast it has to be.
 struct BenchRow {
   std::string_view shape;  ///< "1x12x4096x64": its name, with peers too
@@ -49,12 +60,15 @@ struct BenchRow {
       floor{};  ///< a share to reach, or milliseconds not to exceed; with one thread
   std::optional<double>
       times_peer{};  ///< the best peer's time is to be at least so many times ours
+  BenchThreads threads = BenchThreads::free;
 };
 
-/// "1x12x4096x64 causal f32 forward": what --rows looks for its filter in.
+/// "1x12x4096x64 causal f32 forward", "512x512x512 full f32 product": what --rows looks for its
+/// filter in.
 [[nodiscard]] std::string name_of(const BenchRow& row);
 [[nodiscard]] std::string_view name_of(BenchPass pass) noexcept;
 [[nodiscard]] std::string_view name_of(BenchMask mask) noexcept;
+[[nodiscard]] std::string_view name_of(BenchUnit unit) noexcept;
 
 /// All rows, in the order of the table.
 [[nodiscard]] std::vector<BenchRow> bench_rows();
@@ -67,13 +81,10 @@ struct BenchRow {
 /// Pairs of a query and a key that it sees, over the batch and all heads.
 [[nodiscard]] double visible_pairs(const BenchRow& row);
 
-/// 2·(D + E) operations a visible pair, and 2.5 times that for the backward pass.
+/// 2·(D + E) operations a visible pair, and 2.5 times that for the backward pass; 2·T·S·D of a product.
 [[nodiscard]] double flops_of(const BenchRow& row);
 
 /// Bytes of keys and values: what one query's attention cannot do without reading.
 [[nodiscard]] std::int64_t cache_bytes(const BenchRow& row);
-
-/// Whether a result with one thread reaches the floor: shares within three points of it count.
-[[nodiscard]] bool reaches_floor(const BenchRow& row, double result);
 
 }  // namespace attest::cli

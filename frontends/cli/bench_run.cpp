@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "frontends/cli/bench_run.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <system_error>
 
 #include "attest/linalg/machine.h"
 
@@ -98,6 +92,17 @@ const BenchRound& best_round(const std::vector<BenchRound>& rounds) {
                            });
 }
 
+}  // namespace
+
+const PeerResult* BenchResult::best_peer() const {
+  const PeerResult* best = nullptr;
+  for (const PeerResult& peer : peers) {
+    if (!is_right(peer, row)) continue;
+    if (best == nullptr || peer.timing.median_ms < best->timing.median_ms) best = &peer;
+  }
+  return best;
+}
+
 void summarise(BenchResult& result) {
   const BenchRow& row = result.row;
   mark_steady(row, result.rounds);
@@ -114,63 +119,17 @@ void summarise(BenchResult& result) {
   result.share = work / seconds / limit_of(row, result.calibration);
 }
 
-void keep_better(std::vector<PeerResult>& peers, const PeerResult& found) {
-  for (PeerResult& known : peers) {
-    if (known.peer != found.peer) continue;
-    if (found.timing.median_ms < known.timing.median_ms) known = found;
-    return;
+void set_beside_one(std::vector<BenchResult>& results) {
+  for (BenchResult& result : results) {
+    const auto one = std::find_if(results.begin(), results.end(), [&](const BenchResult& other) {
+      return other.threads == 1 && name_of(other.row) == name_of(result.row);
+    });
+    if (one == results.end() || result.threads == 1) continue;
+    const double speedup = one->median_ms / result.median_ms;
+    const double limits =
+        limit_of(result.row, result.calibration) / limit_of(result.row, one->calibration);
+    result.beside_one = {speedup, speedup / limits};
   }
-  peers.push_back(found);
-}
-
-std::string quoted_for_shell(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-/// What a command prints, 64 KiB at most.
-std::string output_of(const std::string& command) {
-  std::string out;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return out;
-  char part[4096];
-  while (const std::size_t count = std::fread(part, 1, sizeof part, pipe)) {
-    if (out.size() < 65536) out.append(part, count);
-  }
-  pclose(pipe);
-  return out;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> out{""};
-  for (const char c : text) {
-    if (c == separator) {
-      out.emplace_back();
-    } else {
-      out.back() += c;
-    }
-  }
-  return out;
-}
-
-std::optional<double> number_in(const std::string& word) {
-  char* end = nullptr;
-  const double number = std::strtod(word.c_str(), &end);
-  if (word.empty() || *end != '\0') return {};
-  return number;
-}
-
-const char* short_name_of(BenchPass pass) { return pass == BenchPass::forward ? "fwd" : "bwd"; }
-
-}  // namespace
-
-const PeerResult* BenchResult::best_peer() const {
-  const auto best =
-      std::min_element(peers.begin(), peers.end(), [](const PeerResult& a, const PeerResult& b) {
-        return a.timing.median_ms < b.timing.median_ms;
-      });
-  return best == peers.end() ? nullptr : &*best;
 }
 
 Timing time_calls(const std::function<void()>& call) {
@@ -199,7 +158,8 @@ Result<BenchResult> run_row(const BenchRow& row, int threads, const BenchPlan& p
   BenchResult out;
   out.row = row;
   out.threads = threads;
-  const auto call = make_call(row, plan.isa, threads);
+  const auto call = row.pass == BenchPass::product ? make_product(row, plan.isa, threads)
+                                                   : make_call(row, plan.isa, threads);
   const auto error = call->max_error();
   if (!error) return error.failure();
   out.max_error = *error;
@@ -207,54 +167,12 @@ Result<BenchResult> run_row(const BenchRow& row, int threads, const BenchPlan& p
     const auto done = run_round(row, threads, plan.isa, *call);
     if (!done) return done.failure();
     out.rounds.push_back(*done);
-    for (const std::string& program : plan.peers) {
-      for (const PeerResult& found : run_peer(program, row, threads)) keep_better(out.peers, found);
-    }
+    run_peers(plan.peers, row, threads, out.peers);
   }
   summarise(out);
   return out;
 } catch (const Error& error) {
   return Failure{error.kind(), error.id(), error.what()};
-}
-
-std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row, int threads) {
-  std::vector<PeerResult> out;
-  const std::string command =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} 2>/dev/null", quoted_for_shell(program),
-                  row.shape, row.batch, row.heads, row.kv_heads, row.queries, row.keys, row.width,
-                  name_of(row.mask), name_of(row.dtype), short_name_of(row.pass), threads);
-  for (const std::string& line : split(output_of(command), '\n')) {
-    const auto fields = split(line, ',');
-    // peer,shape,pass,dtype,mask,threads,median_ms,best_ms,gflops,maxerr
-    if (fields.size() != 10 || fields[1] != row.shape || fields[2] != short_name_of(row.pass) ||
-        fields[3] != name_of(row.dtype) || fields[4] != name_of(row.mask) ||
-        fields[5] != std::to_string(threads)) {
-      continue;
-    }
-    const auto median = number_in(fields[6]);
-    const auto best = number_in(fields[7]);
-    const auto error = number_in(fields[9]);
-    if (!median || !best || !error || !(*median > 0)) continue;
-    out.push_back({fields[0], {*median, *best, 0}, *error});
-  }
-  return out;
-}
-
-Result<std::vector<std::string>> programs_in(const std::string& folder) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> out;
-  std::error_code code;
-  for (fs::directory_iterator entry(folder, code), end; !code && entry != end;
-       entry.increment(code)) {
-    const std::string path = entry->path().string();
-    if (fs::is_regular_file(path, code) && access(path.c_str(), X_OK) == 0) out.push_back(path);
-  }
-  if (code) {
-    return Failure{ErrorKind::file, "bad-peers",
-                   fmt::format("[bench] {}: {}", folder, code.message())};
-  }
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
 }  // namespace attest::cli

@@ -9,6 +9,7 @@
 
 #include "attest/base/result.h"
 #include "attest/linalg/isa.h"
+#include "frontends/cli/bench_peers.h"
 #include "frontends/cli/bench_rows.h"
 
 namespace attest::cli {
@@ -20,13 +21,6 @@ struct Calibration {
   double bandwidth = 0;  ///< only for rows that are a share of it
 };
 
-/// One call after another: warmed up, at least seven samples of at least two milliseconds.
-struct Timing {
-  double median_ms = 0;
-  double best_ms = 0;
-  int samples = 0;
-};
-
 /// One round of a row: the machine's limits before and after the samples.
 struct BenchRound {
   Calibration before;
@@ -35,11 +29,10 @@ struct BenchRound {
   bool steady = false;  ///< the two agree within 10 %, and with the best of the row's rounds
 };
 
-/// What a peer's program said of a row: its best round.
-struct PeerResult {
-  std::string peer;
-  Timing timing;
-  double max_error = 0;
+/// Beside the same row with one thread.
+struct BesideOne {
+  double speedup = 0;  ///< its time over this
+  double scaling = 0;  ///< speedup, over how many times the limit is with so many threads
 };
 
 /// A row with one number of threads.
@@ -54,6 +47,8 @@ struct BenchResult {
   bool steady = false;      ///< there was a steady round; otherwise the row claims nothing
   double max_error = 0;     ///< of sampled rows, against the exact tier
   std::vector<PeerResult> peers;
+  std::optional<BesideOne> beside_one{};  ///< if the row was run with one thread too, before
+  /// The fastest of those whose result was right.
   [[nodiscard]] const PeerResult* best_peer() const;
 };
 
@@ -64,7 +59,7 @@ struct BenchPlan {
   std::vector<std::string> peers;  ///< programs
 };
 
-/// A row's tensors, its two calls, and the same calls by the exact tier on a few rows.
+/// A row's tensors, its calls, and the same calls by the exact tier on a few rows.
 class BenchCall {
  public:
   virtual ~BenchCall() = default;
@@ -74,20 +69,20 @@ class BenchCall {
   [[nodiscard]] virtual Result<double> max_error() = 0;
 };
 
-/// `threads` workers for this call alone.
+/// `threads` workers for this call alone. A matrix product is made by the second.
 [[nodiscard]] std::unique_ptr<BenchCall> make_call(const BenchRow& row, Isa isa, int threads);
+
+[[nodiscard]] std::unique_ptr<BenchCall> make_product(const BenchRow& row, Isa isa, int threads);
 
 [[nodiscard]] Timing time_calls(const std::function<void()>& call);
 
-/// Runs one row in as many rounds as the plan says, each followed by one round of every peer.
+/// Runs one row in as many rounds as the plan says, each followed by one round of peers.
 [[nodiscard]] Result<BenchResult> run_row(const BenchRow& row, int threads, const BenchPlan& plan);
 
-/// Runs a peer's program on a row: the lines that it prints for this row, with several ways to
-/// compute it several; none if it does not do such rows, or prints anything else.
-[[nodiscard]] std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row,
-                                               int threads);
+/// From a result's rounds: its medians, share and steadiness.
+void summarise(BenchResult& result);
 
-/// The programs in a folder, sorted by name. Fails: bad-peers, if it cannot be read.
-[[nodiscard]] Result<std::vector<std::string>> programs_in(const std::string& folder);
+/// Where a row was run with one thread too: how its other results compare with that.
+void set_beside_one(std::vector<BenchResult>& results);
 
 }  // namespace attest::cli
