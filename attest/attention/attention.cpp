@@ -123,8 +123,8 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
     for_each_piece(decode.pieces(), [&](std::int64_t piece) { decode.piece(piece); });
     decode.merge();
   } else {
-    const engine::ForwardCall<T> forward{*call, ranges, outputs,
-                                         engine::forward_kernel<Sum>(**table), empty};
+    const engine::ForwardCall<T> forward{*call, ranges, outputs, engine::forward_kernel<T>(**table),
+                                         empty};
     for_each_piece(forward.pieces(), [&](std::int64_t piece) { forward.piece(piece); });
   }
   if (call->empty_row != EmptyRow::error) return {};

@@ -76,6 +76,8 @@ struct BackwardCall {
   const KeySums<T>& d_value;
   View<Sum, 4> d_bias;       // broadcast to [B, H, T, S]; absent: not wanted
   bool heads_share_bias;     // a d_bias is summed over heads or batches: all pieces take turns
+  bool keys_share_bias;      // its elements are summed over keys too: a piece has one turn
+  std::int64_t abreast;      // heads worked on at the same time
   Tensor<Sum>& d_sink_rows;  // [B, H, T]
   Turns& turns;
   FirstEmptyRow& empty;
@@ -88,29 +90,40 @@ struct BackwardCall {
     Turns* turns;
     std::int64_t first;
     std::int64_t piece;
+    bool whole;
   };
-  static void await_turn(void* context, std::int64_t end) {
+  static void await_turn(void* context, std::int64_t begin, std::int64_t end) {
     const auto* turn = static_cast<const Turn*>(context);
-    turn->turns->await(turn->first, turn->piece, end);
+    turn->turns->await(turn->first, turn->piece, begin, turn->whole ? whole_end : end);
   }
   static void give_turn(void* context, std::int64_t end) {
     const auto* turn = static_cast<const Turn*>(context);
-    turn->turns->give(turn->piece, end);
+    if (!turn->whole) turn->turns->give(turn->piece, end);
   }
+  static constexpr std::int64_t whole_end = std::numeric_limits<std::int64_t>::max() - 1;
 
-  /// Pieces in the order of their rows: sums into a key run in that order.
+  /// Sums into a key run in the order of its head's blocks. Pieces that are begun one after another
+  /// belong to different heads, as many as there are threads, so that they seldom wait for each other;
+  /// what each head is given, and in which order, does not depend on that.
   void piece(std::int64_t number) const {
     const std::int64_t count = call.shape.blocks();
-    const std::int64_t head = number / count;
-    const BlockPlace place = place_of(call.shape, head, number % count);
-    Turn turn{&turns, heads_share_bias ? 0 : head * count, number};
+    const std::int64_t heads = call.shape.B * call.shape.G;
+    const std::int64_t first_head = number / (abreast * count) * abreast;
+    const std::int64_t side_by_side = std::min(abreast, heads - first_head);
+    const std::int64_t rest = number - first_head * count;
+    const std::int64_t head = first_head + rest % side_by_side;
+    const std::int64_t block = rest / side_by_side;
+    const BlockPlace place = place_of(call.shape, head, block);
+    Turn turn{&turns, heads_share_bias ? 0 : head * count, head * count + block, keys_share_bias};
     run(place, turn);
-    turns.finish(turn.first, number);
+    turns.finish(turn.first, turn.piece);
   }
 
   void run(const BlockPlace& place, Turn& turn) const {
     RowBlock<Sum> rows;
     gather(rows, call, ranges, place);
+    const auto [begin, end] = keys_of(rows, place.rows);
+    turns.start(turn.piece, turn.whole ? 0 : begin, turn.whole ? whole_end : end);
     constexpr std::size_t most = kernels::block_rows;
     std::array<const void*, most> output;
     std::array<const void*, most> d_output;
@@ -267,21 +280,27 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   const engine::KeySums<T> d_key(gradients.d_key, {s.B, s.G, s.S, s.D});
   const engine::KeySums<T> d_value(gradients.d_value, {s.B, s.G, s.S, s.E});
   View<Sum, 4> d_bias;
-  bool shared = false;
+  bool heads_share = false;
+  bool keys_share = false;
   if (gradients.d_bias) {
     engine::clear(gradients.d_bias);
     d_bias = broadcast(gradients.d_bias, {s.B, s.H, s.T, s.S});
-    shared = (*bias)[0] != s.B || (*bias)[1] != s.H;
+    heads_share = (*bias)[0] != s.B || (*bias)[1] != s.H;
+    keys_share = (*bias)[3] != s.S && (heads_share || (*bias)[2] != s.T);
   }
   Tensor<Sum> d_sink_rows(call->sink != nullptr ? Shape{s.B, s.H, s.T} : Shape{0, 0, 0});
   engine::Turns turns(s.B * s.G * s.blocks());
   engine::FirstEmptyRow empty(s);
+  const bool large = s.B * s.H * s.T * s.S >= engine::small_call / (s.D + s.E);
+  const std::int64_t abreast =
+      large && !heads_share ? std::min<std::int64_t>(threads_for(execution).threads(), s.B * s.G)
+                            : 1;
   const engine::BackwardCall<T> backward{
-      *call, ranges,  results, gradients, engine::backward_kernel<Sum>(**table),
-      d_key, d_value, d_bias,  shared,    d_sink_rows,
-      turns, empty};
+      *call,   ranges, results,     gradients,  engine::backward_kernel<Sum>(**table), d_key,
+      d_value, d_bias, heads_share, keys_share, std::max<std::int64_t>(abreast, 1),    d_sink_rows,
+      turns,   empty};
   const std::int64_t pieces = backward.pieces();
-  if (pieces > 1 && s.B * s.H * s.T * s.S >= engine::small_call / (s.D + s.E)) {
+  if (pieces > 1 && large) {
     threads_for(execution).run(pieces, [&](std::int64_t piece) { backward.piece(piece); });
   } else {
     for (std::int64_t piece = 0; piece < pieces; ++piece) backward.piece(piece);

@@ -22,6 +22,7 @@ std::array<KernelTable, 5> all_tables() {
       row = {kernels::avx512::forward_table(), kernels::avx512::decode_table(),
              kernels::avx512::backward_table()};
     }
+    if (set.isa == Isa::avx512bf16) row.forward.bf16 = kernels::avx512bf16::forward_bf16();
 #endif
     tables[static_cast<std::size_t>(set.isa)] = row;
   }

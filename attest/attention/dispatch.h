@@ -5,6 +5,7 @@
 
 #include "attest/attention/kernels/backward.h"
 #include "attest/attention/kernels/forward.h"
+#include "attest/base/dtype.h"
 #include "attest/base/result.h"
 #include "attest/linalg/execution.h"
 
@@ -21,10 +22,13 @@ struct KernelTable {
 /// that is present replaces by its own.
 [[nodiscard]] Result<const KernelTable*> kernel_table(const Execution& execution);
 
+/// The kernel of calls whose tensors are of T.
 template <class T>
-[[nodiscard]] kernels::ForwardKernel<T> forward_kernel(const KernelTable& table) {
+[[nodiscard]] kernels::ForwardKernel<AccumulatorOf<T>> forward_kernel(const KernelTable& table) {
   if constexpr (std::is_same_v<T, double>) {
     return table.forward.f64;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return table.forward.bf16;
   } else {
     return table.forward.f32;
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "attest/attention/call.h"
 #include "attest/attention/kernels/forward.h"
@@ -125,6 +127,19 @@ void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
   }
   set_scale(modify, call);
   modify.value_guard = call.bias.data != nullptr || call.dropout.rate > 0;
+}
+
+/// The keys that some row of a block may see by its range: from the first to before the second.
+template <class T>
+[[nodiscard]] std::pair<std::int64_t, std::int64_t> keys_of(const RowBlock<T>& block, int rows) {
+  std::int64_t begin = std::numeric_limits<std::int64_t>::max();
+  std::int64_t end = 0;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
+    if (block.first_key[r] >= block.last_key[r]) continue;
+    begin = std::min(begin, block.first_key[r]);
+    end = std::max(end, block.last_key[r]);
+  }
+  return {begin, end};
 }
 
 }  // namespace attest::engine

@@ -54,6 +54,33 @@ Tensor<bool> seen_by_none(const EngineCase& c) {
   return out;
 }
 
+/// Every sum that a bias of some shape asks of d_bias: over batches, heads, queries, keys.
+TEST(AttentionBackward, SharedBiasesGetTheSameBitsForAnyThreadCount) {
+  ThreadPool one(1), two(2), five(5);
+  for (int axes = 0; axes < 16; ++axes) {
+    Random random(seed, static_cast<std::uint64_t>(axes));
+    EngineCase c{.seed = seed, .storage = DType::f32};
+    c.query = stored_tensor(random, {2, 4, 200, 8}, 2, c.storage);
+    c.key = stored_tensor(random, {2, 2, 230, 8}, 2, c.storage);
+    c.value = stored_tensor(random, {2, 2, 230, 8}, 2, c.storage);
+    const auto extent = [&](int axis, std::int64_t size) {
+      return (axes >> axis & 1) != 0 ? size : 1;
+    };
+    c.bias = stored_tensor(random, {extent(0, 2), extent(1, 4), extent(2, 200), extent(3, 230)}, 2,
+                           DType::f32);
+    c.chosen.mask.key_lengths = {97, 230};  // the second batch reaches keys that the first does not
+    const Flows flows = flows_for(c);
+    const EngineGradients alone = run_engine_backward(c, flows, {.threads = &one});
+    ASSERT_FALSE(alone.failure);
+    for (int again = 0; again < 5; ++again) {
+      for (ThreadPool* pool : {&two, &five}) {
+        ASSERT_TRUE(same_bits(alone, run_engine_backward(c, flows, {.threads = pool})))
+            << pool->threads() << " threads, axes " << axes;
+      }
+    }
+  }
+}
+
 TEST(AttentionBackward, KeysThatNobodySeesNeverMatterAndGetExactZeros) {
   const double poisons[] = {not_a_number, engine_infinity, -engine_infinity};
   std::int64_t hidden = 0;

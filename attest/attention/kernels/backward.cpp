@@ -199,9 +199,7 @@ void add_carefully(const Kept<T>& kept, const KeyBlock<T>& block, const Backward
 template <class T>
 bool all_finite(const Rows<T>& rows, int count, int columns) {
   for (int r = 0; r < count; ++r) {
-    T zero = 0;
-    for (int c = 0; c < columns; ++c) zero += rows.data[r * rows.row + c] * T(0);
-    if (!(zero == 0)) return false;
+    if (!row_is_finite(rows.data + r * rows.row, columns)) return false;
   }
   return true;
 }
@@ -248,7 +246,7 @@ void step(const Kept<T>& kept, const KeyBlock<T>& block, const BackwardBlock<T>&
   const std::int64_t end = block.begin + block.keys;
   const bool hides = block.mask != nullptr || task.modify.value_guard;
   const bool careful = hides && !(kept.rows_finite && all_finite(block.key, block.keys, task.D));
-  task.await_turn(task.context, end);
+  task.await_turn(task.context, block.begin, end);
   if (task.d_bias != nullptr) add_to_bias(kept, block, task);
   if (task.modify.softcap != 0) apply_slope(kept, block.keys);
   if (careful) {
@@ -270,16 +268,25 @@ template <class T>
 bool gather_rows(T* to, const void* const* from, Storage storage, std::int64_t step, int rows,
                  int columns, T factor) {
   const int row = static_cast<int>(padded<T>(columns));
-  T zero = 0;
+  Vec<T> zero{};
   for (int r = 0; r < rows; ++r) {
-    for (int c = 0; c < columns; ++c) {
-      const T number = read_number<T>(from[r], storage, c * step) * factor;
-      zero += number * T(0);
-      to[r * row + c] = number;
+    T* at = to + r * row;
+    const bool turned = step == 1 && with_stored<T>(storage, [&]<class S>() {
+                          const S* source = static_cast<const S*>(from[r]);
+                          int c = 0;
+                          for (; c + lanes<T> <= columns; c += lanes<T>) {
+                            store<T>(at + c, Io<S>::get(source + c, Whole<T>{}) * factor);
+                          }
+                          if (c < columns)
+                            store<T>(at + c, Io<S>::get(source + c, Part<T>{columns - c}) * factor);
+                        });
+    for (int c = 0; c < columns && !turned; ++c) {
+      at[c] = read_number<T>(from[r], storage, c * step) * factor;
     }
-    for (int c = columns; c < row; ++c) to[r * row + c] = 0;
+    for (int c = columns; c < row; ++c) at[c] = 0;
+    for (int c = 0; c < row; c += lanes<T>) zero += load(at + c) * T(0);
   }
-  return zero == 0;
+  return !any(zero != Vec<T>{});
 }
 
 template <class T>
@@ -313,21 +320,33 @@ Kept<T> make_kept(const BackwardBlock<T>& task) {
   return kept;
 }
 
+/// delta[row] = Σ_e d_output[e, row]·output[row, e], each one chain of multiply-adds.
+template <class T>
+void sum_deltas(const Kept<T>& kept, const BackwardBlock<T>& task) {
+  for (int r = 0; r < kept.ld; r += lanes<T>) {
+    Vec<T> delta{};
+    columns_of_rows<T>(
+        task.output + r, task.storage, task.output_step,
+        task.rows - r < lanes<T> ? task.rows - r : lanes<T>,
+        task.E, [&](int e, Vec<T> output) __attribute__((always_inline)) {
+          delta = fma(load(kept.d_output + e * kept.ld + r), output, delta);
+        });
+    store<T>(kept.delta + r, delta);
+  }
+}
+
 /// delta and log_sum_exp of the rows; d_sink needs nothing else.
 template <class T>
 void prepare_rows(const Kept<T>& kept, const BackwardBlock<T>& task) {
+  sum_deltas(kept, task);
   for (int r = 0; r < kept.ld; ++r) {
+    T delta = kept.delta[r];
     kept.log_sum[r] = infinity<T>;
     kept.delta[r] = 0;
     if (r >= task.rows) continue;
     const T log_sum_exp = task.log_sum_exp[r];
     if (task.d_sink != nullptr) task.d_sink[r] = 0;
     if (log_sum_exp == -infinity<T>) continue;
-    T delta = 0;
-    for (int e = 0; e < task.E; ++e) {
-      delta = fma_one(kept.d_output[e * kept.ld + r],
-                      read_number<T>(task.output[r], task.storage, e * task.output_step), delta);
-    }
     if (task.d_log_sum_exp != nullptr) delta -= task.d_log_sum_exp[r];
     kept.log_sum[r] = log_sum_exp;
     kept.delta[r] = delta;
@@ -341,13 +360,8 @@ void prepare_rows(const Kept<T>& kept, const BackwardBlock<T>& task) {
 template <class T>
 void write_queries(const Kept<T>& kept, const BackwardBlock<T>& task) {
   if (task.d_query == nullptr) return;
-  const T scale = task.modify.scale;
-  for (int r = 0; r < task.rows; ++r) {
-    for (int d = 0; d < task.D; ++d) {
-      write_number<T>(task.d_query[r], task.storage, d * task.d_query_step,
-                      kept.d_query[d * kept.ld + r] * scale);
-    }
-  }
+  lanes_into_rows<T>(task.d_query, task.storage, task.d_query_step, kept.d_query, kept.ld,
+                     task.rows, task.D, task.modify.scale);
 }
 
 template <class T>

@@ -40,8 +40,10 @@ struct BackwardBlock {
   std::int64_t d_bias_step = 0;
   T* d_sink = nullptr;  ///< [rows], overwritten; absent: not wanted
   Modifiers<T> modify;
-  void (*await_turn)(void* context, std::int64_t end) = nullptr;  ///< before keys below end change
-  void (*give_turn)(void* context, std::int64_t end) = nullptr;   ///< they will not change again
+  /// Before the gradients of keys begin … end − 1 change.
+  void (*await_turn)(void* context, std::int64_t begin, std::int64_t end) = nullptr;
+  /// Those of keys below end will not change again.
+  void (*give_turn)(void* context, std::int64_t end) = nullptr;
   void* context = nullptr;
   T* scratch = nullptr;  ///< backward_scratch<T>(D, E) numbers, 64-byte aligned
 };

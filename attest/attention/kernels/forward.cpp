@@ -15,9 +15,10 @@ struct NumberProducts {
   struct Operands {
     Rows<T> key;
     Rows<T> value;
+    bool guarded = false;
   };
   static constexpr int keys_at_once = 1;
-  static constexpr int whole(int keys) { return keys; }
+  static constexpr int key_step = 1;
   static constexpr int query_numbers(int D) { return D; }
   static void begin() {}
   static void end() {}
@@ -31,37 +32,27 @@ struct NumberProducts {
   /// `room`: keys, values, and a copy of the values.
   static Operands prepare(const KeyBlock<NumberProducts>& block, const ForwardBlock<T>& task,
                           T* room) {
-    return {
-        rows_of(task.key, task.storage, block.begin, block.keys, task.D, room),
-        rows_of(task.value, task.storage, block.begin, block.keys, task.E,
-                room + block_keys * task.D),
-    };
+    T* const value_room = room + block_keys * task.D;
+    Operands out{
+        .key = rows_of(task.key, task.storage, block.begin, block.keys, task.D, room),
+        .value = rows_of(task.value, task.storage, block.begin, block.keys, task.E, value_room)};
+    if (block.hides) take_out_infinite(out, block.keys, task.E, value_room + block_keys * task.E);
+    return out;
   }
 
-  static bool hide_infinite(KeyBlock<NumberProducts>& block, const ForwardBlock<T>& task, T* room) {
-    const Rows<T> value = block.operands.value;
-    bool all_finite = true;
-    for (int j = 0; j < block.keys && all_finite; ++j) {
-      all_finite = row_is_finite(value.data + j * value.row, task.E);
+  static void take_out_infinite(Operands& operands, int keys, int E, T* copy) {
+    const Rows<T> value = operands.value;
+    for (int j = 0; j < keys && !operands.guarded; ++j) {
+      operands.guarded = !row_is_finite(value.data + j * value.row, E);
     }
-    if (all_finite) return false;
-    T* copy = room + block_keys * (task.D + task.E);
-    for (int j = 0; j < block.keys; ++j) {
-      for (int e = 0; e < task.E; ++e) {
+    if (!operands.guarded) return;
+    for (int j = 0; j < keys; ++j) {
+      for (int e = 0; e < E; ++e) {
         const T number = value.data[j * value.row + e];
-        copy[j * task.E + e] = number - number == 0 ? number : T(0);
+        copy[j * E + e] = number - number == 0 ? number : T(0);
       }
     }
-    block.operands.value = {copy, task.E};
-    return true;
-  }
-
-  static bool row_is_finite(const T* row, int E) {
-    Vec<T> zero{};
-    int e = 0;
-    for (; e + lanes<T> <= E; e += lanes<T>) zero += load(row + e) * T(0);
-    zero += load_first(row + e, E - e) * T(0);
-    return !any(zero != Vec<T>{});
+    operands.value = {copy, E};
   }
 
   template <int N>
@@ -108,7 +99,9 @@ struct NumberProducts {
 }  // namespace
 
 ForwardTable forward_table() {
-  return {.f32 = forward<NumberProducts<float>>, .f64 = forward<NumberProducts<double>>};
+  return {.f32 = forward<NumberProducts<float>>,
+          .f64 = forward<NumberProducts<double>>,
+          .bf16 = forward<NumberProducts<float>>};
 }
 
 }  // namespace attest::kernels::ATTEST_ISA

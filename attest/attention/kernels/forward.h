@@ -125,6 +125,7 @@ using ForwardKernel = std::uint64_t (*)(const ForwardBlock<T>&);
 struct ForwardTable {
   ForwardKernel<float> f32 = nullptr;
   ForwardKernel<double> f64 = nullptr;
+  ForwardKernel<float> bf16 = nullptr;  ///< of bf16 storage alone; f32 takes it too, and widens
 };
 
 struct DecodeTable {
@@ -144,5 +145,11 @@ namespace avx512 {
 ForwardTable forward_table();
 DecodeTable decode_table();
 }  // namespace avx512
+namespace avx512bf16 {
+ForwardKernel<float> forward_bf16();
+}  // namespace avx512bf16
+namespace amx {
+ForwardKernel<float> forward_bf16();
+}  // namespace amx
 
 }  // namespace attest::kernels

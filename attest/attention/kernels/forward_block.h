@@ -20,16 +20,16 @@
 ///
 ///     Number               what scores, sums and outputs are
 ///     Query                what the queries are made of, P::query_numbers(D) for each row
-///     Operands             keys and values of one block
+///     Operands             keys and values of one block, and whether `guarded` values were taken out
 ///     begin(), end()       around all work of a block of rows
 ///     place_query(group, task, rows)
-///     prepare(block, task, room)       gives the operands
-///     hide_infinite(block, task, room)     takes values that are not finite out of them, if any
-///     score<N>(group, block, task, largest)          step 1
-///     mix<N>(group, block, task, factor)             step 4
+///     prepare(block, task, room)                 gives the operands
+///     score<N>(group, block, task, largest)      step 1
+///     mix<N>(group, block, task, factor)         step 4
 ///     keys_at_once         of so many keys step 3 hands the weights to save(at, weights)
-///     whole(keys)          how many keys step 3 weighs; those beyond `keys` have scores of −∞
-///     weight(block, ld, j, lane)       what was saved
+///     weight(block, ld, j, lane)                 what was saved
+///     key_step             keys whose products are summed in an order of their own: blocks begin at
+///                          multiples of it, and scores end at one, in rows of −∞
 ///
 /// Bytes moved: keys and values once a block of 64 rows; everything else stays in the first two
 /// levels of cache.
@@ -59,7 +59,12 @@ struct KeyBlock {
   typename P::Operands operands{};
   const BlockMask* mask = nullptr;      // absent: every row sees every key
   const std::uint64_t* kept = nullptr;  // absent: no dropout
-  T* scores = nullptr;                  // [whole(keys)][vectors·W]
+  bool hides = false;                   // by the mask or by weights of 0
+  T* scores = nullptr;                  // [padded_keys()][vectors·W]
+
+  [[nodiscard]] int padded_keys() const {
+    return (keys + P::key_step - 1) / P::key_step * P::key_step;
+  }
 };
 
 /// Step 2, where there is anything to do.
@@ -108,7 +113,7 @@ ATTEST_INLINE void weigh(const Group<P>& group, const KeyBlock<P>& block,
     factor[v] = exp2_of_product(before - peak[v], exponent);
     sum[v] = load(group.sum + v * lanes<T>) * factor[v];
   }
-  for (int j = 0; j < P::whole(block.keys); j += at_once) {
+  for (int j = 0; j < block.padded_keys(); j += at_once) {
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
       T* at = block.scores + j * ld + v * lanes<T>;
       Vec<T> weights[at_once];

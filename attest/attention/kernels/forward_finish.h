@@ -68,14 +68,12 @@ std::uint64_t finish(const Group<P>& group, const ForwardBlock<T>& task) {
       empty |= std::uint64_t{1} << static_cast<unsigned>(group.first_row + v * W + lane);
     }
   }
-  for (int lane = 0; lane < ld && group.first_row + lane < task.rows; ++lane) {
-    const int row = group.first_row + lane;
-    if (task.log_sum_exp != nullptr) task.log_sum_exp[row] = group.peak[lane];
-    for (int e = 0; e < task.E; ++e) {
-      write_number<T>(task.output[row], task.storage, e * task.output_step,
-                      group.output[e * ld + lane]);
-    }
+  const int rows = task.rows - group.first_row < ld ? task.rows - group.first_row : ld;
+  for (int lane = 0; task.log_sum_exp != nullptr && lane < rows; ++lane) {
+    task.log_sum_exp[group.first_row + lane] = group.peak[lane];
   }
+  lanes_into_rows<T>(task.output + group.first_row, task.storage, task.output_step, group.output,
+                     ld, rows, task.E, T(1));
   return empty;
 }
 
@@ -88,6 +86,7 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
   T* scores = task.scratch + block_rows * (P::query_numbers(task.D) + task.E + 2);
   T* room = scores + block_rows * block_keys;
   KeySpan span = span_of(task);
+  if (span.begin < span.end) span.begin -= span.begin % P::key_step;
   BlockMask mask;
   std::uint64_t kept[block_keys] = {};
   while (span.begin < span.end) {
@@ -103,12 +102,11 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
       kept_weights(kept, task.modify, task.rows, block.begin, block.keys);
       block.kept = kept;
     }
+    block.hides = block.mask != nullptr || task.modify.value_guard;
     block.operands = P::prepare(block, task, room);
-    const bool guard =
-        (block.mask != nullptr || task.modify.value_guard) && P::hide_infinite(block, task, room);
     for (int g = 0; g < count; ++g) {
       step_any(groups[g], block, task);
-      if (guard) add_guarded(groups[g], block, task);
+      if (block.operands.guarded) add_guarded(groups[g], block, task);
     }
   }
   std::uint64_t empty = 0;

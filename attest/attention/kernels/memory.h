@@ -3,6 +3,8 @@
 
 #include "attest/attention/kernels/forward.h"
 #include "attest/linalg/kernels/convert.h"
+#include "attest/linalg/kernels/layers_io.h"
+#include "attest/linalg/kernels/transpose.h"
 
 /// Numbers of any storage to and from the numbers that kernels compute with.
 namespace attest::kernels::ATTEST_ISA {
@@ -55,6 +57,15 @@ struct Rows {
   std::int64_t row = 0;
 };
 
+template <class T>
+ATTEST_INLINE bool row_is_finite(const T* row, int columns) {
+  Vec<T> zero{};
+  int c = 0;
+  for (; c + lanes<T> <= columns; c += lanes<T>) zero += load(row + c) * T(0);
+  if (c < columns) zero += load_first(row + c, columns - c) * T(0);
+  return !any(zero != Vec<T>{});
+}
+
 /// One row of 16-bit numbers, widened.
 template <class T>
 ATTEST_INLINE void widen_row(T* to, const void* from, Storage storage, int count) {
@@ -88,23 +99,132 @@ inline Rows<T> rows_of(const Matrix& matrix, Storage storage, std::int64_t first
   return {room, columns};
 }
 
+/// Calls body<S>() with the type that `storage` stands for, if it is calculated with T. False if not.
+template <class T, class Body>
+ATTEST_INLINE bool with_stored(Storage storage, Body body) {
+  if (storage == storage_of<T>) {
+    body.template operator()<T>();
+    return true;
+  }
+  if constexpr (sizeof(T) == 4) {
+    if (storage == Storage::bf16) {
+      body.template operator()<StoredBf16>();
+      return true;
+    }
+    if (storage == Storage::f16) {
+      body.template operator()<StoredF16>();
+      return true;
+    }
+  }
+  return false;
+}
+
+/// use(c, numbers of column c, a row in each lane) for columns 0, 1, … of up to W rows, wherever each
+/// lies; zeros in the lanes beyond `rows`.
+///
+/// Squares of W × W are turned in registers, so that each row is read W numbers at a time.
+template <class S, class T, class Use>
+ATTEST_INLINE void turn_rows(const void* const* from, int rows, int columns, Use use) {
+  constexpr int W = lanes<T>;
+  const auto turn = [&](int c, auto part, int count) __attribute__((always_inline)) {
+    Vec<T> square[W];
+    if (rows >= W) {
+#pragma GCC unroll 16
+      for (int r = 0; r < W; ++r) {
+        square[r] = Io<S>::get(static_cast<const S*>(from[r]) + c, part);
+      }
+    } else {
+      for (int r = 0; r < W; ++r) square[r] = Vec<T>{};
+      for (int r = 0; r < rows; ++r) {
+        square[r] = Io<S>::get(static_cast<const S*>(from[r]) + c, part);
+      }
+    }
+    transpose<T>(square);
+#pragma GCC unroll 16
+    for (int k = 0; k < W; ++k) {
+      if (k < count) use(c + k, square[k]);
+    }
+  };
+  int c = 0;
+  for (; c + W <= columns; c += W) turn(c, Whole<T>{}, W);
+  if (c < columns) turn(c, Part<T>{columns - c}, columns - c);
+}
+
+/// The same for any step from column to column.
+template <class T, class Use>
+ATTEST_INLINE void columns_of_rows(const void* const* from, Storage storage, std::int64_t step,
+                                   int rows, int columns, Use use) {
+  if (step == 1 && with_stored<T>(
+                       storage, [&]<class S>() __attribute__((always_inline)) {
+                         turn_rows<S, T>(from, rows, columns, use);
+                       })) {
+    return;
+  }
+  for (int c = 0; c < columns; ++c) {
+    T column[lanes<T>] = {};
+    for (int r = 0; r < rows; ++r) column[r] = read_number<T>(from[r], storage, c * step);
+    use(c, load(column));
+  }
+}
+
 /// Rows, wherever each lies, into lanes: to[column·ld + row] = factor·from[row][column], zeros in the
-/// lanes beyond `rows`.
+/// lanes beyond `rows`. ld is a multiple of W.
 template <class T>
 inline void rows_into_lanes(T* to, int ld, const void* const* from, Storage storage,
                             std::int64_t step, int rows, int columns, T factor) {
-  for (int r = 0; r < rows; ++r) {
-    if (storage == storage_of<T>) {
-      const T* row = static_cast<const T*>(from[r]);
-      for (int c = 0; c < columns; ++c) to[c * ld + r] = row[c * step] * factor;
+  constexpr int W = lanes<T>;
+  for (int r = 0; r < ld; r += W) {
+    const int count = rows - r < W ? rows - r : W;
+    columns_of_rows<T>(
+        from + r, storage, step, count,
+        columns, [&](int c, Vec<T> numbers) __attribute__((always_inline)) {
+          store<T>(to + c * ld + r, numbers * factor);
+        });
+  }
+}
+
+/// And back: to[row][column] = factor·from[column·ld + row], for up to W rows.
+template <class S, class T>
+ATTEST_INLINE void turn_back(void* const* to, const T* from, int ld, int rows, int columns,
+                             T factor) {
+  constexpr int W = lanes<T>;
+  const auto turn = [&](int c, auto part, int count) __attribute__((always_inline)) {
+    Vec<T> square[W];
+    if (count >= W) {
+#pragma GCC unroll 16
+      for (int k = 0; k < W; ++k) square[k] = load(from + (c + k) * ld) * factor;
     } else {
+      for (int k = 0; k < W; ++k) square[k] = Vec<T>{};
+      for (int k = 0; k < count; ++k) square[k] = load(from + (c + k) * ld) * factor;
+    }
+    transpose<T>(square);
+#pragma GCC unroll 16
+    for (int r = 0; r < W; ++r) {
+      if (r < rows) Io<S>::put(static_cast<S*>(to[r]) + c, square[r], part);
+    }
+  };
+  int c = 0;
+  for (; c + W <= columns; c += W) turn(c, Whole<T>{}, W);
+  if (c < columns) turn(c, Part<T>{columns - c}, columns - c);
+}
+
+template <class T>
+inline void lanes_into_rows(void* const* to, Storage storage, std::int64_t step, const T* from,
+                            int ld, int rows, int columns, T factor) {
+  constexpr int W = lanes<T>;
+  for (int r = 0; r < rows; r += W) {
+    const int count = rows - r < W ? rows - r : W;
+    if (step == 1 && with_stored<T>(
+                         storage, [&]<class S>() __attribute__((always_inline)) {
+                           turn_back<S, T>(to + r, from + r, ld, count, columns, factor);
+                         })) {
+      continue;
+    }
+    for (int lane = r; lane < r + count; ++lane) {
       for (int c = 0; c < columns; ++c) {
-        to[c * ld + r] = read_number<T>(from[r], storage, c * step) * factor;
+        write_number<T>(to[lane], storage, c * step, from[c * ld + lane] * factor);
       }
     }
-  }
-  for (int r = rows; r < ld; ++r) {
-    for (int c = 0; c < columns; ++c) to[c * ld + r] = 0;
   }
 }
 
