@@ -14,67 +14,10 @@
 #include "attest/base/random.h"
 #include "attest/base/tensor.h"
 #include "attest/base/text.h"
+#include "tests/linalg/emulated_tile.h"
 
 namespace attest::kernels::emulated {
 namespace {
-
-/// Eight tiles of 16 rows of 64 bytes. What the machine would refuse fails the test.
-struct EmulatedTile {
-  struct State {
-    std::uint32_t words[8][16][16];
-    bool configured = false;
-    int begun = 0;
-  };
-  static State& state() {
-    static State tiles;
-    return tiles;
-  }
-  static void begin() {
-    for (auto& tile : state().words) {
-      for (auto& row : tile) {
-        for (std::uint32_t& word : row) word = 0x7FC07FC0U;  // NaN, whatever it is read as
-      }
-    }
-    state().configured = true;
-    ++state().begun;
-  }
-  static void end() { state().configured = false; }
-
-  template <int t>
-  static void zero() {
-    EXPECT_TRUE(state().configured);
-    for (auto& row : state().words[t]) {
-      for (std::uint32_t& word : row) word = 0;
-    }
-  }
-  template <int t>
-  static void load(const std::uint32_t* from) {
-    EXPECT_TRUE(state().configured);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(from) % 64, 0U);
-    __builtin_memcpy(state().words[t], from, sizeof state().words[t]);
-  }
-  template <int c, int a, int b>
-  static void dot() {
-    EXPECT_TRUE(state().configured);
-    for (int i = 0; i < 16; ++i) {
-      for (int j = 0; j < 16; ++j) {
-        auto sum = bits_as<float>(state().words[c][i][j]);
-        for (int k = 0; k < 16; ++k) {
-          const std::uint32_t left = state().words[a][i][k];
-          const std::uint32_t right = state().words[b][k][j];
-          sum += bits_as<float>(left << 16U) * bits_as<float>(right << 16U);
-          sum += bits_as<float>(left & 0xFFFF0000U) * bits_as<float>(right & 0xFFFF0000U);
-        }
-        state().words[c][i][j] = bits_as<std::uint32_t>(sum);
-      }
-    }
-  }
-  template <int t>
-  static void store(float* to, std::int64_t stride) {
-    EXPECT_TRUE(state().configured);
-    for (int i = 0; i < 16; ++i) __builtin_memcpy(to + i * stride, state().words[t][i], 64);
-  }
-};
 
 /// Memory that begins on a cache line and is NaN until it is written to.
 struct Packed {
@@ -118,6 +61,7 @@ void expect_exact(const Sizes& size, std::uint64_t seed) {
   kernels.multiply({packed_a.memory.data(), packed_b.memory.data(), size.M, size.N, size.K,
                     c.data(), stride, size.add});
   EXPECT_FALSE(EmulatedTile::state().configured) << "tiles are given back";
+  EXPECT_EQ(EmulatedTile::state().refused, 0);
   const auto number = [](std::uint16_t bits) { return to_double(BFloat16{bits}); };
   for (std::int64_t i = 0; i < size.M; ++i) {
     for (std::int64_t j = 0; j < stride; ++j) {

@@ -3,16 +3,9 @@
 
 #include "attest/linalg/kernels/gemm_pairs.h"
 
-/// The matrix product on tiles of 16 rows of 64 bytes, written against four operations so that it
-/// can be tested where there are no tiles:
-///
-///     Tile::begin() / end()           around all work of a call, on the thread that does it
-///     Tile::zero<t>()                 tile t = 0
-///     Tile::load<t>(from)             1024 bytes that lie beside each other, aligned to 64
-///     Tile::dot<c, a, b>()            c[i, j] += Σ over 16 words k of a[i, k]·b[k, j], two products each
-///     Tile::store<t>(to, stride)      16 rows of 16 floats; the stride in floats
-///
-/// Tiles 0 to 3 are sums, two rows of two; 4 and 5 hold A, 6 and 7 hold B.
+/// The matrix product on tiles of 16 rows of 64 bytes, written against the few operations of amx_tile.h
+/// so that it can be tested where there are no tiles. Tiles 0 to 3 are sums, two rows of two; 4 and 5
+/// hold A, 6 and 7 hold B.
 namespace attest::kernels::ATTEST_ISA {
 
 inline constexpr int tile_rows = 16;
