@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <utility>
-
 #include "attest/linalg/kernels/vec.h"
 
-/// A square of W × W numbers in W registers, turned without touching memory.
+/// Squares of W × W numbers in W registers, turned without touching memory.
 namespace attest::kernels::ATTEST_ISA {
 
-/// Lanes with bit `half` clear come from a, those with it set from b, `half` lanes before; or the other
-/// way about.
-template <int half, bool upper, class V, int... lane>
-ATTEST_INLINE V exchange(V a, V b, std::integer_sequence<int, lane...>) {
-  constexpr int W = sizeof...(lane);
-  if constexpr (upper) {
-    return __builtin_shufflevector(a, b, ((lane & half) == 0 ? lane + half : W + lane)...);
-  } else {
-    return __builtin_shufflevector(a, b, ((lane & half) == 0 ? lane : W + lane - half)...);
+/// The lower (upper) halves of two registers, lane by lane in turn.
+template <class V, int... Lane>
+struct Zip {
+  static constexpr int W = sizeof...(Lane);
+  ATTEST_INLINE static V low(V a, V b) {
+    return __builtin_shufflevector(a, b, (Lane / 2 + (Lane % 2) * W)...);
   }
-}
-
-/// One stage: squares of `half` × `half` on either side of the diagonal change places.
-template <int half, class T>
-ATTEST_INLINE void transpose_stage(Vec<T>* row) {
-  constexpr int W = lanes<T>;
-  constexpr auto all = std::make_integer_sequence<int, W>{};
-#pragma GCC unroll 16
-  for (int r = 0; r < W; ++r) {
-    if ((r & half) != 0) continue;
-    const Vec<T> a = row[r];
-    const Vec<T> b = row[r + half];
-    row[r] = exchange<half, false>(a, b, all);
-    row[r + half] = exchange<half, true>(a, b, all);
+  ATTEST_INLINE static V high(V a, V b) {
+    return __builtin_shufflevector(a, b, (W / 2 + Lane / 2 + (Lane % 2) * W)...);
   }
-}
+};
+template <class V, int N>
+struct ZipOf;
+template <class V>
+struct ZipOf<V, 2> : Zip<V, 0, 1> {};
+template <class V>
+struct ZipOf<V, 4> : Zip<V, 0, 1, 2, 3> {};
+template <class V>
+struct ZipOf<V, 8> : Zip<V, 0, 1, 2, 3, 4, 5, 6, 7> {};
+template <class V>
+struct ZipOf<V, 16> : Zip<V, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15> {};
 
-/// row[r][lane] and row[lane][r] change places. W·log2 W shuffles.
+/// Transposes a square of numbers: zipping line i with line i + W/2, log₂ W times, turns the bits of
+/// (line, lane) round until they have changed places.
 template <class T>
-ATTEST_INLINE void transpose(Vec<T>* row) {
+ATTEST_INLINE void transpose(Vec<T> (&line)[lanes<T>]) {
   constexpr int W = lanes<T>;
-  if constexpr (W == 16) transpose_stage<8, T>(row);
-  if constexpr (W >= 8) transpose_stage<4, T>(row);
-  if constexpr (W >= 4) transpose_stage<2, T>(row);
-  transpose_stage<1, T>(row);
+#pragma GCC unroll 4
+  for (int round = 1; round < W; round *= 2) {
+    Vec<T> next[W];
+#pragma GCC unroll 16
+    for (int i = 0; i < W / 2; ++i) {
+      next[2 * i] = ZipOf<Vec<T>, W>::low(line[i], line[i + W / 2]);
+      next[2 * i + 1] = ZipOf<Vec<T>, W>::high(line[i], line[i + W / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) line[i] = next[i];
+  }
 }
 
 }  // namespace attest::kernels::ATTEST_ISA
