@@ -4,84 +4,141 @@
 #include "attest/attention/kernels/memory.h"
 #include "attest/attention/kernels/tiles.h"
 #include "attest/linalg/kernels/exp2.h"
+#include "attest/linalg/kernels/fold.h"
 
 /// Few rows, many keys: the lanes are the columns of keys and values.
 ///
-/// Bytes moved: each key and each value once for all rows that share them; that is also what bounds the
-/// speed, so the sums may cost a little more than in forward.cpp.
+/// Bytes moved: each key and each value once for all rows that share them, which is what bounds the
+/// speed. So memory must never rest: while the scores of a block are computed its values are fetched
+/// into the first level of cache, and while those are summed the keys of the next block. A block is
+/// small enough for both, and its rows are asked for one after another, as memory likes it; the tiles
+/// that compute from it jump between rows, which would halve the speed of memory itself.
 namespace attest::kernels::ATTEST_ISA {
 namespace {
-
-constexpr int keys_at_once = 4;
 
 template <class T>
 constexpr T no_score = -__builtin_inf();
 
-/// The keys and values of one block and the scores of the rows: [rows][decode_keys].
+/// How the numbers of a row lie in memory, and how a register of them is read.
 template <class T>
+struct AsIs {
+  using Number = T;
+  ATTEST_INLINE static Vec<T> read(const T* from) { return load(from); }
+  ATTEST_INLINE static Vec<T> read_first(const T* from, int count) {
+    return load_first<T>(from, count);
+  }
+};
+template <F32 (*widened)(const std::uint16_t*)>
+struct Halves {
+  using Number = std::uint16_t;
+  ATTEST_INLINE static F32 read(const Number* from) { return widened(from); }
+  ATTEST_INLINE static F32 read_first(const Number* from, int count) {
+    Number some[lanes<float>] = {};
+    for (int k = 0; k < count && k < lanes<float>; ++k) some[k] = from[k];
+    return widened(some);
+  }
+};
+
+/// The keys and values of one block and the scores of the rows: [rows][decode_keys].
+template <class T, class Stored>
 struct Part {
+  using Number = typename Stored::Number;
   std::int64_t begin = 0;
   int keys = 0;
-  Rows<T> key;
-  Rows<T> value;
+  Rows<Number> key;
+  Rows<Number> value;
   T* scores = nullptr;
   T* query = nullptr;  // [rows][padded D]
 };
 
-/// R rows against K keys.
-template <int R, int K, class T>
-ATTEST_INLINE void dots(const Part<T>& part, int D, int first_row, int at) {
+/// Rows that will be read soon, in bytes.
+struct Ahead {
+  const char* data = nullptr;
+  std::int64_t row = 0;
+  int rows = 0;
+  std::int64_t bytes = 0;  // of a row that are wanted
+
+  ATTEST_INLINE void fetch(int r) const {
+    if (r >= rows) return;
+    const char* from = data + r * row;
+    std::int64_t byte = 0;
+    for (; byte + 256 <= bytes; byte += 256) {
+      ATTEST_UNROLL for (int line = 0; line < 256; line += 64) {
+        __builtin_prefetch(from + byte + line);
+      }
+    }
+    for (; byte < bytes; byte += 64) __builtin_prefetch(from + byte);
+  }
+};
+template <class Number>
+ATTEST_INLINE Ahead ahead_of(const Rows<Number>& of, int rows, int columns) {
+  constexpr auto size = static_cast<std::int64_t>(sizeof(Number));
+  return {reinterpret_cast<const char*>(of.data), of.row * size, rows, columns * size};
+}
+
+/// R rows against K keys; keys beyond the block's last stand for that one.
+template <int R, int K, class T, class Stored>
+ATTEST_INLINE void dots(const Part<T, Stored>& part, int D, int first_row, int at) {
   constexpr int W = lanes<T>;
   const int row = static_cast<int>(padded<T>(D));
   const T* query = part.query + first_row * row;
-  Vec<T> sums[R][K];
-  ATTEST_UNROLL for (int r = 0; r < R; ++r) {
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) sums[r][k] = Vec<T>{};
+  const typename Stored::Number* key[K];
+  ATTEST_UNROLL for (int k = 0; k < K; ++k) {
+    const int j = at + k < part.keys ? at + k : part.keys - 1;
+    key[k] = part.key.data + j * part.key.row;
   }
-  const T* key = part.key.data + at * part.key.row;
+  Vec<T> sums[R * K] = {};
   const auto add = [&](int d, const Vec<T>* numbers) __attribute__((always_inline)) {
     ATTEST_UNROLL for (int r = 0; r < R; ++r) {
       const Vec<T> q = load(query + r * row + d);
-      ATTEST_UNROLL for (int k = 0; k < K; ++k) sums[r][k] = fma(q, numbers[k], sums[r][k]);
+      ATTEST_UNROLL for (int k = 0; k < K; ++k) {
+        sums[r * K + k] = fma(q, numbers[k], sums[r * K + k]);
+      }
     }
   };
   int d = 0;
   for (; d + W <= D; d += W) {
     Vec<T> numbers[K];
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) numbers[k] = load(key + k * part.key.row + d);
+    ATTEST_UNROLL for (int k = 0; k < K; ++k) numbers[k] = Stored::read(key[k] + d);
     add(d, numbers);
   }
   if (d < D) {
     Vec<T> numbers[K];
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) {
-      numbers[k] = load_first<T>(key + k * part.key.row + d, D - d);
-    }
+    ATTEST_UNROLL for (int k = 0; k < K; ++k) numbers[k] = Stored::read_first(key[k] + d, D - d);
     add(d, numbers);
   }
+  T results[R * K];
+  sums_of_lanes<R * K, T>(results, sums);
   ATTEST_UNROLL for (int r = 0; r < R; ++r) {
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) {
-      part.scores[(first_row + r) * decode_keys + at + k] = sum_of_lanes<T>(sums[r][k]);
-    }
+    __builtin_memcpy(part.scores + (first_row + r) * decode_keys + at, results + r * K,
+                     K * sizeof(T));
   }
 }
 
-template <int R, class T>
-void all_dots(const Part<T>& part, int D, int first_row) {
-  int at = 0;
-  for (; at + keys_at_once <= part.keys; at += keys_at_once) {
-    dots<R, keys_at_once>(part, D, first_row, at);
+/// The scores of R rows; those of keys that the block does not have are −∞.
+template <int R, class T, class Stored>
+void all_dots(const Part<T, Stored>& part, int D, int first_row, const Ahead& ahead) {
+  constexpr int most = vector_registers == 32 ? 16 : 8;
+  constexpr int K = R == 1 ? 8 : most / R < lanes<T> ? most / R : lanes<T>;
+  static_assert(decode_keys % K == 0);
+  for (int at = 0; at < part.keys; at += K) {
+    ATTEST_UNROLL for (int k = 0; k < K; ++k) ahead.fetch(at + k);
+    dots<R, K>(part, D, first_row, at);
   }
-  for (; at < part.keys; ++at) dots<R, 1>(part, D, first_row, at);
+  const int whole = (part.keys + lanes<T> - 1) / lanes<T> * lanes<T>;
+  for (int r = first_row; r < first_row + R; ++r) {
+    for (int j = part.keys; j < whole; ++j) part.scores[r * decode_keys + j] = no_score<T>;
+  }
 }
 
 /// Softcap, bias, ALiBi and the mask of one row.
-template <class T>
-void change_row(const Part<T>& part, const ForwardBlock<T>& task, int r) {
+template <class T, class Stored>
+void change_row(const Part<T, Stored>& part, const ForwardBlock<T>& task, int r) {
   const Modifiers<T>& modify = task.modify;
-  for (int j = 0; j < decode_keys; ++j) {
+  for (int j = 0; j < part.keys; ++j) {
     T& score = part.scores[r * decode_keys + j];
     const std::int64_t key = part.begin + j;
-    bool seen = j < part.keys && key >= task.first_key[r] && key < task.last_key[r];
+    bool seen = key >= task.first_key[r] && key < task.last_key[r];
     if (seen && modify.visible != nullptr) seen = modify.visible[r][key * modify.visible_step];
     if (seen && modify.query_id != nullptr) seen = modify.key_id[key] == modify.query_id[r];
     T extra = 0;
@@ -108,16 +165,16 @@ void change_row(const Part<T>& part, const ForwardBlock<T>& task, int r) {
 
 /// Scores of one row become weights; gives the factor of what was summed before.
 template <class T>
-T weigh_row(T* scores, T exponent, T& peak, T& sum) {
+T weigh_row(T* scores, int keys, T exponent, T& peak, T& sum) {
   constexpr int W = lanes<T>;
-  Vec<T> most = broadcast(no_score<T>);
-  for (int j = 0; j < decode_keys; j += W) most = larger(load(scores + j), most);
-  T top = peak;
-  for (int lane = 0; lane < W; ++lane) top = most[lane] > top ? most[lane] : top;
+  Vec<T> most = broadcast(peak);
+  for (int j = 0; j < keys; j += W) most = larger(load(scores + j), most);
+  const T top = largest_lane<T>(most);
   const T base = top == no_score<T> ? T(0) : top;
-  const T factor = exp2_of_product(broadcast(peak - base), broadcast(exponent))[0];
+  const T factor =
+      top == peak ? T(1) : exp2_of_product(broadcast(peak - base), broadcast(exponent))[0];
   Vec<T> total{};
-  for (int j = 0; j < decode_keys; j += W) {
+  for (int j = 0; j < keys; j += W) {
     const Vec<T> weight = exp2_of_product(load(scores + j) - broadcast(base), broadcast(exponent));
     total += weight;
     store<T>(scores + j, weight);
@@ -127,8 +184,9 @@ T weigh_row(T* scores, T exponent, T& peak, T& sum) {
   return factor;
 }
 
-template <class T>
-void drop_row(const Part<T>& part, const Modifiers<T>& modify, int r, std::uint64_t* kept) {
+template <class T, class Stored>
+void drop_row(const Part<T, Stored>& part, const Modifiers<T>& modify, int r,
+              const std::uint64_t* kept) {
   for (int j = 0; j < part.keys; ++j) {
     T& weight = part.scores[r * decode_keys + j];
     const bool keep = ((kept[j] >> static_cast<unsigned>(r)) & 1U) != 0;
@@ -137,9 +195,9 @@ void drop_row(const Part<T>& part, const Modifiers<T>& modify, int r, std::uint6
 }
 
 /// output[r] = output[r]·factor[r] + Σ_j weight[r, j]·value[j], for R rows and N registers of columns.
-template <int R, int N, bool whole, class T>
-ATTEST_INLINE void mix_columns(const Part<T>& part, T* output, int row, const T* factor,
-                               int first_row, int column, int E) {
+template <int R, int N, bool whole, class T, class Stored>
+ATTEST_INLINE void mix_columns(const Part<T, Stored>& part, T* output, int row, const T* factor,
+                               int first_row, int column, int E, const Ahead& ahead) {
   constexpr int W = lanes<T>;
   Vec<T> sums[R][N];
   ATTEST_UNROLL for (int r = 0; r < R; ++r) {
@@ -149,10 +207,11 @@ ATTEST_INLINE void mix_columns(const Part<T>& part, T* output, int row, const T*
     }
   }
   for (int j = 0; j < part.keys; ++j) {
-    const T* value = part.value.data + j * part.value.row + column;
+    ahead.fetch(j);
+    const typename Stored::Number* value = part.value.data + j * part.value.row + column;
     Vec<T> numbers[N];
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
-      numbers[v] = whole ? load(value + v * W) : load_first<T>(value, E - column);
+      numbers[v] = whole ? Stored::read(value + v * W) : Stored::read_first(value, E - column);
     }
     ATTEST_UNROLL for (int r = 0; r < R; ++r) {
       const Vec<T> weight = broadcast(part.scores[(first_row + r) * decode_keys + j]);
@@ -166,24 +225,27 @@ ATTEST_INLINE void mix_columns(const Part<T>& part, T* output, int row, const T*
   }
 }
 
-template <int R, class T>
-void mix(const Part<T>& part, T* output, const T* factor, int first_row, int E) {
+template <int R, class T, class Stored>
+void mix(const Part<T, Stored>& part, T* output, const T* factor, int first_row, int E,
+         Ahead ahead) {
   constexpr int W = lanes<T>;
-  constexpr int N = most_vectors;
+  constexpr int N = R == 4 ? most_vectors : 2 * most_vectors;
   const int row = static_cast<int>(padded<T>(E));
   int column = 0;
   for (; column + N * W <= E; column += N * W) {
-    mix_columns<R, N, true>(part, output, row, factor, first_row, column, E);
+    mix_columns<R, N, true>(part, output, row, factor, first_row, column, E, ahead);
+    ahead.rows = 0;
   }
   for (; column + W <= E; column += W) {
-    mix_columns<R, 1, true>(part, output, row, factor, first_row, column, E);
+    mix_columns<R, 1, true>(part, output, row, factor, first_row, column, E, ahead);
+    ahead.rows = 0;
   }
-  if (column < E) mix_columns<R, 1, false>(part, output, row, factor, first_row, column, E);
+  if (column < E) mix_columns<R, 1, false>(part, output, row, factor, first_row, column, E, ahead);
 }
 
 /// As mix, leaving out products with a weight of 0, so that hidden values never matter.
-template <class T>
-void mix_carefully(const Part<T>& part, T* output, const T* factor, int rows, int E) {
+template <class T, class Stored>
+void mix_carefully(const Part<T, Stored>& part, T* output, const T* factor, int rows, int E) {
   const int row = static_cast<int>(padded<T>(E));
   for (int r = 0; r < rows; ++r) {
     for (int e = 0; e < E; ++e) {
@@ -191,46 +253,60 @@ void mix_carefully(const Part<T>& part, T* output, const T* factor, int rows, in
       for (int j = 0; j < part.keys; ++j) {
         const T weight = part.scores[r * decode_keys + j];
         if (weight == 0) continue;
-        sum = fma(broadcast(weight), broadcast(part.value.data[j * part.value.row + e]),
-                  broadcast(sum))[0];
+        const Vec<T> number = Stored::read_first(part.value.data + j * part.value.row + e, 1);
+        sum = fma(broadcast(weight), number, broadcast(sum))[0];
       }
       output[r * row + e] = sum;
     }
   }
 }
 
-template <class T>
-bool finite_values(const Part<T>& part, int E) {
+template <class T, class Stored>
+bool finite_values(const Part<T, Stored>& part, int E) {
+  Vec<T> zero{};
   for (int j = 0; j < part.keys; ++j) {
-    T zero = 0;
-    for (int e = 0; e < E; ++e) zero += part.value.data[j * part.value.row + e] * T(0);
-    if (!(zero == 0)) return false;
+    const typename Stored::Number* value = part.value.data + j * part.value.row;
+    int e = 0;
+    for (; e + lanes<T> <= E; e += lanes<T>) zero += Stored::read(value + e) * T(0);
+    if (e < E) zero += Stored::read_first(value + e, E - e) * T(0);
   }
-  return true;
+  return !any(zero != Vec<T>{});
 }
 
-template <class T>
-void one_part(const Part<T>& part, const DecodeBlock<T>& block) {
-  const ForwardBlock<T>& task = *block.rows;
+/// Calls body with 4, 2 or 1 and the first row of as many, until all rows have had their turn.
+template <class Body>
+ATTEST_INLINE void for_rows(int rows, Body body) {
   int r = 0;
-  for (; r + 4 <= task.rows; r += 4) all_dots<4>(part, task.D, r);
-  for (; r + 2 <= task.rows; r += 2) all_dots<2>(part, task.D, r);
-  if (r < task.rows) all_dots<1>(part, task.D, r);
+  for (; r + 4 <= rows; r += 4) body.template operator()<4>(r);
+  if (r + 2 <= rows) {
+    body.template operator()<2>(r);
+    r += 2;
+  }
+  if (r < rows) body.template operator()<1>(r);
+}
+
+template <class T, class Stored>
+void one_part(const Part<T, Stored>& part, const DecodeBlock<T>& block, const Ahead& next_keys) {
+  const ForwardBlock<T>& task = *block.rows;
+  const Ahead values = ahead_of(part.value, part.keys, task.E);
+  for_rows(
+      task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
+        all_dots<R>(part, task.D, r, r == 0 ? values : Ahead{});
+      });
 
   const Modifiers<T>& modify = task.modify;
-  bool plain = part.keys == decode_keys && modify.visible == nullptr &&
-               modify.query_id == nullptr && modify.bias == nullptr &&
+  bool plain = modify.visible == nullptr && modify.query_id == nullptr && modify.bias == nullptr &&
                modify.alibi_slope == nullptr && modify.softcap == 0;
-  for (r = 0; r < task.rows; ++r) {
+  for (int r = 0; r < task.rows; ++r) {
     plain &= task.first_key[r] <= part.begin && task.last_key[r] >= part.begin + part.keys;
   }
   std::uint64_t kept[block_keys];
   if (modify.dropout != nullptr) kept_weights(kept, modify, task.rows, part.begin, part.keys);
   T factor[decode_rows];
-  for (r = 0; r < task.rows; ++r) {
+  for (int r = 0; r < task.rows; ++r) {
     if (!plain) change_row(part, task, r);
-    factor[r] =
-        weigh_row(part.scores + r * decode_keys, modify.exponent, block.peak[r], block.sum[r]);
+    factor[r] = weigh_row(part.scores + r * decode_keys, part.keys, modify.exponent, block.peak[r],
+                          block.sum[r]);
     if (modify.dropout != nullptr) drop_row(part, modify, r, kept);
   }
   const bool hides = !plain || modify.dropout != nullptr;
@@ -238,24 +314,20 @@ void one_part(const Part<T>& part, const DecodeBlock<T>& block) {
     mix_carefully(part, block.output, factor, task.rows, task.E);
     return;
   }
-  r = 0;
-  for (; r + 4 <= task.rows; r += 4) mix<4>(part, block.output, factor, r, task.E);
-  for (; r + 2 <= task.rows; r += 2) mix<2>(part, block.output, factor, r, task.E);
-  if (r < task.rows) mix<1>(part, block.output, factor, r, task.E);
+  for_rows(
+      task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
+        mix<R>(part, block.output, factor, r, task.E, r == 0 ? next_keys : Ahead{});
+      });
 }
 
+/// The queries times the scale, in rows padded with zeros; nothing is summed yet.
 template <class T>
-void decode(const DecodeBlock<T>& block) {
+void begin_rows(const DecodeBlock<T>& block, T* query) {
   const ForwardBlock<T>& task = *block.rows;
   const int d_row = static_cast<int>(padded<T>(task.D));
-  Part<T> part;
-  part.query = task.scratch;
-  part.scores = part.query + decode_rows * d_row;
-  T* key_room = part.scores + decode_rows * decode_keys;
-  T* value_room = key_room + decode_keys * task.D;
   for (int r = 0; r < task.rows; ++r) {
     for (int d = 0; d < d_row; ++d) {
-      part.query[r * d_row + d] =
+      query[r * d_row + d] =
           d < task.D ? read_number<T>(task.query[r], task.storage, d * task.query_step) *
                            task.modify.query_factor
                      : T(0);
@@ -264,6 +336,49 @@ void decode(const DecodeBlock<T>& block) {
     block.sum[r] = 0;
     for (int e = 0; e < padded<T>(task.E); ++e) block.output[r * padded<T>(task.E) + e] = 0;
   }
+}
+
+/// Keys of a block: about 8 KiB of keys and as much of values.
+template <class Number>
+constexpr std::int64_t keys_of_block(std::int64_t columns) {
+  constexpr std::int64_t wanted = 8192 / static_cast<std::int64_t>(sizeof(Number));
+  std::int64_t keys = 16;
+  while (keys < decode_keys && keys * columns < wanted) keys *= 2;
+  return keys;
+}
+
+/// Where keys and values are read in place.
+template <class T, class Stored>
+void decode_in_place(const DecodeBlock<T>& block, Part<T, Stored> part) {
+  using Number = typename Stored::Number;
+  const ForwardBlock<T>& task = *block.rows;
+  const auto rows_from = [](const Matrix& matrix, std::int64_t first) -> Rows<Number> {
+    return {static_cast<const Number*>(matrix.data) + first * matrix.row, matrix.row};
+  };
+  const std::int64_t most = keys_of_block<Number>(task.D > task.E ? task.D : task.E);
+  KeySpan span{block.begin, block.end};
+  while (span.begin < span.end) {
+    const NextKeys next = take_keys(span, most);
+    part.begin = next.begin;
+    part.keys = next.keys;
+    part.key = rows_from(task.key, part.begin);
+    part.value = rows_from(task.value, part.begin);
+    const std::int64_t left = span.end - span.begin;
+    Ahead ahead;
+    if (left > 0) {
+      ahead = ahead_of(rows_from(task.key, span.begin), static_cast<int>(left < most ? left : most),
+                       task.D);
+    }
+    one_part(part, block, ahead);
+  }
+}
+
+/// Where the columns of keys or values do not lie side by side: from copies.
+template <class T>
+void decode_copies(const DecodeBlock<T>& block, Part<T, AsIs<T>> part) {
+  const ForwardBlock<T>& task = *block.rows;
+  T* key_room = part.scores + decode_rows * decode_keys;
+  T* value_room = key_room + decode_keys * task.D;
   KeySpan span{block.begin, block.end};
   while (span.begin < span.end) {
     const NextKeys next = take_keys(span, decode_keys);
@@ -271,8 +386,38 @@ void decode(const DecodeBlock<T>& block) {
     part.keys = next.keys;
     part.key = rows_of(task.key, task.storage, part.begin, part.keys, task.D, key_room);
     part.value = rows_of(task.value, task.storage, part.begin, part.keys, task.E, value_room);
-    one_part(part, block);
+    one_part(part, block, {});
   }
+}
+
+template <class T>
+void decode(const DecodeBlock<T>& block) {
+  const ForwardBlock<T>& task = *block.rows;
+  T* const query = task.scratch;
+  T* const scores = query + decode_rows * padded<T>(task.D);
+  begin_rows(block, query);
+  const auto part_of = [&]<class Stored>(Stored) {
+    Part<T, Stored> part;
+    part.query = query;
+    part.scores = scores;
+    return part;
+  };
+  const bool side_by_side = task.key.column == 1 && task.value.column == 1;
+  if (side_by_side && task.storage == storage_of<T>) {
+    decode_in_place(block, part_of(AsIs<T>{}));
+    return;
+  }
+  if constexpr (sizeof(T) == 4) {
+    if (side_by_side && task.storage == Storage::bf16) {
+      decode_in_place(block, part_of(Halves<load_bf16>{}));
+      return;
+    }
+    if (side_by_side && task.storage == Storage::f16) {
+      decode_in_place(block, part_of(Halves<load_f16>{}));
+      return;
+    }
+  }
+  decode_copies(block, part_of(AsIs<T>{}));
 }
 
 }  // namespace
