@@ -51,34 +51,23 @@ struct Part {
   T* query = nullptr;  // [rows][padded D]
 };
 
-/// Rows that will be read soon, in bytes.
+/// Rows that will be read soon.
+template <class Number>
 struct Ahead {
-  const char* data = nullptr;
-  std::int64_t row = 0;
+  Rows<Number> of;
   int rows = 0;
-  std::int64_t bytes = 0;  // of a row that are wanted
+  int columns = 0;
 
-  ATTEST_INLINE void fetch(int r) const {
-    if (r >= rows) return;
-    const char* from = data + r * row;
-    std::int64_t byte = 0;
-    for (; byte + 256 <= bytes; byte += 256) {
-      ATTEST_UNROLL for (int line = 0; line < 256; line += 64) {
-        __builtin_prefetch(from + byte + line);
-      }
-    }
-    for (; byte < bytes; byte += 64) __builtin_prefetch(from + byte);
+  /// The line of row r that holds this column, if there is one.
+  ATTEST_INLINE void fetch(int r, int column) const {
+    if (column < columns) __builtin_prefetch(of.data + r * of.row + column);
   }
 };
-template <class Number>
-ATTEST_INLINE Ahead ahead_of(const Rows<Number>& of, int rows, int columns) {
-  constexpr auto size = static_cast<std::int64_t>(sizeof(Number));
-  return {reinterpret_cast<const char*>(of.data), of.row * size, rows, columns * size};
-}
 
 /// R rows against K keys; keys beyond the block's last stand for that one.
 template <int R, int K, class T, class Stored>
-ATTEST_INLINE void dots(const Part<T, Stored>& part, int D, int first_row, int at) {
+ATTEST_INLINE void dots(const Part<T, Stored>& part, int D, int first_row, int at,
+                        const Ahead<typename Stored::Number>& ahead) {
   constexpr int W = lanes<T>;
   const int row = static_cast<int>(padded<T>(D));
   const T* query = part.query + first_row * row;
@@ -99,7 +88,10 @@ ATTEST_INLINE void dots(const Part<T, Stored>& part, int D, int first_row, int a
   int d = 0;
   for (; d + W <= D; d += W) {
     Vec<T> numbers[K];
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) numbers[k] = Stored::read(key[k] + d);
+    ATTEST_UNROLL for (int k = 0; k < K; ++k) {
+      numbers[k] = Stored::read(key[k] + d);
+      ahead.fetch(at + k, d);
+    }
     add(d, numbers);
   }
   if (d < D) {
@@ -117,14 +109,10 @@ ATTEST_INLINE void dots(const Part<T, Stored>& part, int D, int first_row, int a
 
 /// The scores of R rows; those of keys that the block does not have are −∞.
 template <int R, class T, class Stored>
-void all_dots(const Part<T, Stored>& part, int D, int first_row, const Ahead& ahead) {
-  constexpr int most = vector_registers == 32 ? 16 : 8;
-  constexpr int K = R == 1 ? 8 : most / R < lanes<T> ? most / R : lanes<T>;
-  static_assert(decode_keys % K == 0);
-  for (int at = 0; at < part.keys; at += K) {
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) ahead.fetch(at + k);
-    dots<R, K>(part, D, first_row, at);
-  }
+ATTEST_INLINE void all_dots(const Part<T, Stored>& part, int D, int first_row,
+                            const Ahead<typename Stored::Number>& ahead) {
+  constexpr int K = vector_registers == 32 || R < 4 ? 4 : 2;
+  for (int at = 0; at < part.keys; at += K) dots<R, K>(part, D, first_row, at, ahead);
   const int whole = (part.keys + lanes<T> - 1) / lanes<T> * lanes<T>;
   for (int r = first_row; r < first_row + R; ++r) {
     for (int j = part.keys; j < whole; ++j) part.scores[r * decode_keys + j] = no_score<T>;
@@ -163,25 +151,39 @@ void change_row(const Part<T, Stored>& part, const ForwardBlock<T>& task, int r)
   }
 }
 
-/// Scores of one row become weights; gives the factor of what was summed before.
+/// What is kept of a row from block to block, besides its output.
 template <class T>
-T weigh_row(T* scores, int keys, T exponent, T& peak, T& sum) {
+struct RowState {
+  T peak = no_score<T>;
+  Vec<T> sums{};  // of the weights, lane by lane
+};
+
+/// Scores of R rows become weights; gives the factors of what was summed before.
+template <int R, class T>
+ATTEST_INLINE void weigh(T* scores, int keys, T exponent, RowState<T>* rows, T* factor) {
   constexpr int W = lanes<T>;
-  Vec<T> most = broadcast(peak);
-  for (int j = 0; j < keys; j += W) most = larger(load(scores + j), most);
-  const T top = largest_lane<T>(most);
-  const T base = top == no_score<T> ? T(0) : top;
-  const T factor =
-      top == peak ? T(1) : exp2_of_product(broadcast(peak - base), broadcast(exponent))[0];
-  Vec<T> total{};
-  for (int j = 0; j < keys; j += W) {
-    const Vec<T> weight = exp2_of_product(load(scores + j) - broadcast(base), broadcast(exponent));
-    total += weight;
-    store<T>(scores + j, weight);
+  Vec<T> most[R];
+  ATTEST_UNROLL for (int r = 0; r < R; ++r) {
+    most[r] = broadcast(rows[r].peak);
+    for (int j = 0; j < keys; j += W) most[r] = larger(load(scores + r * decode_keys + j), most[r]);
   }
-  peak = top;
-  sum = sum * factor + sum_of_lanes<T>(total);
-  return factor;
+  T top[R];
+  ATTEST_UNROLL for (int r = 0; r < R; ++r) top[r] = largest_lane<T>(most[r]);
+  ATTEST_UNROLL for (int r = 0; r < R; ++r) {
+    const Vec<T> base = broadcast(top[r] == no_score<T> ? T(0) : top[r]);
+    factor[r] = 1;
+    if (top[r] != rows[r].peak) {
+      factor[r] = exp2_of_product(broadcast(rows[r].peak) - base, broadcast(exponent))[0];
+      rows[r].sums *= factor[r];
+      rows[r].peak = top[r];
+    }
+    for (int j = 0; j < keys; j += W) {
+      const Vec<T> weight =
+          exp2_of_product(load(scores + r * decode_keys + j) - base, broadcast(exponent));
+      rows[r].sums += weight;
+      store<T>(scores + r * decode_keys + j, weight);
+    }
+  }
 }
 
 template <class T, class Stored>
@@ -197,7 +199,8 @@ void drop_row(const Part<T, Stored>& part, const Modifiers<T>& modify, int r,
 /// output[r] = output[r]·factor[r] + Σ_j weight[r, j]·value[j], for R rows and N registers of columns.
 template <int R, int N, bool whole, class T, class Stored>
 ATTEST_INLINE void mix_columns(const Part<T, Stored>& part, T* output, int row, const T* factor,
-                               int first_row, int column, int E, const Ahead& ahead) {
+                               int first_row, int column, int E,
+                               const Ahead<typename Stored::Number>& ahead) {
   constexpr int W = lanes<T>;
   Vec<T> sums[R][N];
   ATTEST_UNROLL for (int r = 0; r < R; ++r) {
@@ -207,10 +210,10 @@ ATTEST_INLINE void mix_columns(const Part<T, Stored>& part, T* output, int row, 
     }
   }
   for (int j = 0; j < part.keys; ++j) {
-    ahead.fetch(j);
     const typename Stored::Number* value = part.value.data + j * part.value.row + column;
     Vec<T> numbers[N];
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
+      ahead.fetch(j, column + v * W);
       numbers[v] = whole ? Stored::read(value + v * W) : Stored::read_first(value, E - column);
     }
     ATTEST_UNROLL for (int r = 0; r < R; ++r) {
@@ -226,19 +229,17 @@ ATTEST_INLINE void mix_columns(const Part<T, Stored>& part, T* output, int row, 
 }
 
 template <int R, class T, class Stored>
-void mix(const Part<T, Stored>& part, T* output, const T* factor, int first_row, int E,
-         Ahead ahead) {
+ATTEST_INLINE void mix(const Part<T, Stored>& part, T* output, const T* factor, int first_row,
+                       int E, const Ahead<typename Stored::Number>& ahead) {
   constexpr int W = lanes<T>;
   constexpr int N = R == 4 ? most_vectors : 2 * most_vectors;
   const int row = static_cast<int>(padded<T>(E));
   int column = 0;
   for (; column + N * W <= E; column += N * W) {
     mix_columns<R, N, true>(part, output, row, factor, first_row, column, E, ahead);
-    ahead.rows = 0;
   }
   for (; column + W <= E; column += W) {
     mix_columns<R, 1, true>(part, output, row, factor, first_row, column, E, ahead);
-    ahead.rows = 0;
   }
   if (column < E) mix_columns<R, 1, false>(part, output, row, factor, first_row, column, E, ahead);
 }
@@ -286,12 +287,14 @@ ATTEST_INLINE void for_rows(int rows, Body body) {
 }
 
 template <class T, class Stored>
-void one_part(const Part<T, Stored>& part, const DecodeBlock<T>& block, const Ahead& next_keys) {
+void one_part(const Part<T, Stored>& part, const DecodeBlock<T>& block, RowState<T>* rows,
+              const Ahead<typename Stored::Number>& next_keys) {
+  using Later = Ahead<typename Stored::Number>;
   const ForwardBlock<T>& task = *block.rows;
-  const Ahead values = ahead_of(part.value, part.keys, task.E);
+  const Later values{part.value, part.keys, task.E};
   for_rows(
       task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
-        all_dots<R>(part, task.D, r, r == 0 ? values : Ahead{});
+        all_dots<R>(part, task.D, r, r == 0 ? values : Later{});
       });
 
   const Modifiers<T>& modify = task.modify;
@@ -300,14 +303,18 @@ void one_part(const Part<T, Stored>& part, const DecodeBlock<T>& block, const Ah
   for (int r = 0; r < task.rows; ++r) {
     plain &= task.first_key[r] <= part.begin && task.last_key[r] >= part.begin + part.keys;
   }
-  std::uint64_t kept[block_keys];
-  if (modify.dropout != nullptr) kept_weights(kept, modify, task.rows, part.begin, part.keys);
+  if (!plain) {
+    for (int r = 0; r < task.rows; ++r) change_row(part, task, r);
+  }
   T factor[decode_rows];
-  for (int r = 0; r < task.rows; ++r) {
-    if (!plain) change_row(part, task, r);
-    factor[r] = weigh_row(part.scores + r * decode_keys, part.keys, modify.exponent, block.peak[r],
-                          block.sum[r]);
-    if (modify.dropout != nullptr) drop_row(part, modify, r, kept);
+  for_rows(
+      task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
+        weigh<R>(part.scores + r * decode_keys, part.keys, modify.exponent, rows + r, factor + r);
+      });
+  if (modify.dropout != nullptr) {
+    std::uint64_t kept[block_keys];
+    kept_weights(kept, modify, task.rows, part.begin, part.keys);
+    for (int r = 0; r < task.rows; ++r) drop_row(part, modify, r, kept);
   }
   const bool hides = !plain || modify.dropout != nullptr;
   if (hides && !finite_values(part, task.E)) {
@@ -316,7 +323,7 @@ void one_part(const Part<T, Stored>& part, const DecodeBlock<T>& block, const Ah
   }
   for_rows(
       task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
-        mix<R>(part, block.output, factor, r, task.E, r == 0 ? next_keys : Ahead{});
+        mix<R>(part, block.output, factor, r, task.E, r == 0 ? next_keys : Later{});
       });
 }
 
@@ -332,16 +339,14 @@ void begin_rows(const DecodeBlock<T>& block, T* query) {
                            task.modify.query_factor
                      : T(0);
     }
-    block.peak[r] = no_score<T>;
-    block.sum[r] = 0;
     for (int e = 0; e < padded<T>(task.E); ++e) block.output[r * padded<T>(task.E) + e] = 0;
   }
 }
 
-/// Keys of a block: about 8 KiB of keys and as much of values.
+/// Keys of a block: about 16 KiB of keys and as much of values, which the first level of cache holds.
 template <class Number>
 constexpr std::int64_t keys_of_block(std::int64_t columns) {
-  constexpr std::int64_t wanted = 8192 / static_cast<std::int64_t>(sizeof(Number));
+  constexpr std::int64_t wanted = 16384 / static_cast<std::int64_t>(sizeof(Number));
   std::int64_t keys = 16;
   while (keys < decode_keys && keys * columns < wanted) keys *= 2;
   return keys;
@@ -349,7 +354,7 @@ constexpr std::int64_t keys_of_block(std::int64_t columns) {
 
 /// Where keys and values are read in place.
 template <class T, class Stored>
-void decode_in_place(const DecodeBlock<T>& block, Part<T, Stored> part) {
+void decode_in_place(const DecodeBlock<T>& block, Part<T, Stored> part, RowState<T>* rows) {
   using Number = typename Stored::Number;
   const ForwardBlock<T>& task = *block.rows;
   const auto rows_from = [](const Matrix& matrix, std::int64_t first) -> Rows<Number> {
@@ -364,18 +369,18 @@ void decode_in_place(const DecodeBlock<T>& block, Part<T, Stored> part) {
     part.key = rows_from(task.key, part.begin);
     part.value = rows_from(task.value, part.begin);
     const std::int64_t left = span.end - span.begin;
-    Ahead ahead;
+    Ahead<Number> ahead;
     if (left > 0) {
-      ahead = ahead_of(rows_from(task.key, span.begin), static_cast<int>(left < most ? left : most),
-                       task.D);
+      ahead = {rows_from(task.key, span.begin), static_cast<int>(left < most ? left : most),
+               task.D};
     }
-    one_part(part, block, ahead);
+    one_part(part, block, rows, ahead);
   }
 }
 
 /// Where the columns of keys or values do not lie side by side: from copies.
 template <class T>
-void decode_copies(const DecodeBlock<T>& block, Part<T, AsIs<T>> part) {
+void decode_copies(const DecodeBlock<T>& block, Part<T, AsIs<T>> part, RowState<T>* rows) {
   const ForwardBlock<T>& task = *block.rows;
   T* key_room = part.scores + decode_rows * decode_keys;
   T* value_room = key_room + decode_keys * task.D;
@@ -386,7 +391,7 @@ void decode_copies(const DecodeBlock<T>& block, Part<T, AsIs<T>> part) {
     part.keys = next.keys;
     part.key = rows_of(task.key, task.storage, part.begin, part.keys, task.D, key_room);
     part.value = rows_of(task.value, task.storage, part.begin, part.keys, task.E, value_room);
-    one_part(part, block, {});
+    one_part(part, block, rows, {});
   }
 }
 
@@ -402,22 +407,21 @@ void decode(const DecodeBlock<T>& block) {
     part.scores = scores;
     return part;
   };
+  RowState<T> rows[decode_rows];
   const bool side_by_side = task.key.column == 1 && task.value.column == 1;
   if (side_by_side && task.storage == storage_of<T>) {
-    decode_in_place(block, part_of(AsIs<T>{}));
-    return;
+    decode_in_place(block, part_of(AsIs<T>{}), rows);
+  } else if (sizeof(T) == 4 && side_by_side && task.storage == Storage::bf16) {
+    if constexpr (sizeof(T) == 4) decode_in_place(block, part_of(Halves<load_bf16>{}), rows);
+  } else if (sizeof(T) == 4 && side_by_side && task.storage == Storage::f16) {
+    if constexpr (sizeof(T) == 4) decode_in_place(block, part_of(Halves<load_f16>{}), rows);
+  } else {
+    decode_copies(block, part_of(AsIs<T>{}), rows);
   }
-  if constexpr (sizeof(T) == 4) {
-    if (side_by_side && task.storage == Storage::bf16) {
-      decode_in_place(block, part_of(Halves<load_bf16>{}));
-      return;
-    }
-    if (side_by_side && task.storage == Storage::f16) {
-      decode_in_place(block, part_of(Halves<load_f16>{}));
-      return;
-    }
+  for (int r = 0; r < task.rows; ++r) {
+    block.peak[r] = rows[r].peak;
+    block.sum[r] = sum_of_lanes<T>(rows[r].sums);
   }
-  decode_copies(block, part_of(AsIs<T>{}));
 }
 
 }  // namespace
