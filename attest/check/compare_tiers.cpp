@@ -264,6 +264,7 @@ void TierFit::add_error(double error, double bound, const std::function<std::str
   ++numbers;
   if (bound == infinity) {
     ++unpromised;
+    if (error != error) ++nan_apart;
     return;
   }
   if (!(error <= infinity)) error = infinity;  // a NaN in place of a number

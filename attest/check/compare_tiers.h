@@ -43,7 +43,8 @@ struct TierFit {
   std::string stage;            ///< "output" or "log_sum_exp"
   std::int64_t numbers = 0;     ///< looked at
   std::int64_t unpromised = 0;  ///< of these, where the bound is infinite
-  std::int64_t broken = 0;      ///< of these, beyond their bound, or NaN where a number is due
+  std::int64_t nan_apart = 0;   ///< of those, where one of the two tiers alone gives NaN
+  std::int64_t broken = 0;      ///< beyond their bound, or NaN where a number is due
   double largest_error = 0;     ///< where something is promised
   std::string error_at{};       ///< its address; "" if every number is equal
   double bound_there = 0;
@@ -95,7 +96,8 @@ struct TierComparison {
 [[nodiscard]] Result<TierComparison> compare_tiers(const AttentionCase& call,
                                                    const CompareTiersOptions& options);
 
-/// A line for each tier and stage, then the verdict.
+/// A line for each tier and stage: the largest error, the bound of that number, the largest used
+/// fraction of a bound and where that is; then the verdict.
 [[nodiscard]] std::string to_text(const TierComparison& comparison);
 [[nodiscard]] std::string to_json(const TierComparison& comparison);
 

@@ -24,9 +24,12 @@ using Cells = std::vector<std::string>;
 
 std::string verdict_of(const TierFit& fit) {
   if (fit.broken > 0) return sentence("BROKEN by ", fit.broken, " of ", fit.numbers);
+  if (fit.numbers == 0) return "no numbers";
   if (fit.unpromised == 0) return "within";
-  if (fit.unpromised == fit.numbers) return "nothing promised";
-  return sentence("within, ", fit.unpromised, " not promised");
+  std::string apart;
+  if (fit.nan_apart > 0) apart = sentence(", ", fit.nan_apart, " NaN in one tier alone");
+  if (fit.unpromised == fit.numbers) return "nothing promised" + apart;
+  return sentence("within, ", fit.unpromised, " not promised", apart);
 }
 
 void add_rows(std::vector<Cells>& rows, const TierRun& run) {
@@ -96,7 +99,7 @@ void append_fit(std::string& out, const TierFit& fit) {
   out += "{\"stage\":";
   io::append_json_string(out, fit.stage);
   out += sentence(",\"numbers\":", fit.numbers, ",\"unpromised\":", fit.unpromised,
-                  ",\"broken\":", fit.broken);
+                  ",\"nan_apart\":", fit.nan_apart, ",\"broken\":", fit.broken);
   append_number(out, "largest_error", fit.largest_error);
   append_text(out, "error_at", fit.error_at);
   append_number(out, "bound_there", fit.bound_there);
@@ -123,12 +126,12 @@ void append_run(std::string& out, const TierRun& run) {
 }  // namespace
 
 std::string to_text(const TierComparison& c) {
+  // error: the largest; bound: its own; used: the largest fraction of a bound, and where that is.
   std::string out = sentence("compare: ", sizes(c.shape), "  in ", attest::name_of(c.storage), "; ",
                              c.rows_compared == c.rows ? "all" : sentence(c.rows_compared, " of"),
                              " ", c.rows, " rows against the exact tier\n");
-  std::vector<Cells> rows{{"tier", "against", "stage", "numbers", "largest error", "bound there",
-                           "most used", "at", sentence("1 and ", c.threads, " threads"),
-                           "verdict"}};
+  std::vector<Cells> rows{{"tier", "against", "stage", "numbers", "error", "bound", "used",
+                           "used at", sentence("1, ", c.threads, " threads"), "verdict"}};
   for (const TierRun& run : c.runs) add_rows(rows, run);
   return out + aligned(rows) + std::string(last_line(c.verdict()));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "attest/base/text.h"
@@ -94,6 +96,11 @@ Result<void> check_output(const AttendOptions& o) {
     return bad("unknown-format",
                fmt::format("--out wants .safetensors, .npz, .npy or .json; found '{}'", o.out));
   }
+  const std::filesystem::path folder = std::filesystem::path(o.out).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+    return Failure{ErrorKind::file, "cannot-write",
+                   fmt::format("[attend] --out {}: its folder cannot be written to", o.out)};
+  }
   if (*format == io::TensorFormat::npy && (o.weights || o.log_sum_exp)) {
     return bad("not-one-tensor", "an npy file holds one tensor; write .npz or .safetensors");
   }
@@ -175,8 +182,9 @@ bound, with the same bits for any number of threads. A note on standard error sa
 --isa and --threads ask for the engine; ATTEST_ISA in the environment is what --isa defaults to.
 
 --compare prints no result. It runs the engine on every instruction set of this machine, with one
-thread and with several, and says how far each is from the exact tier, beside the derived bound; and
-the exact tier from the oracle, where the call is small. Of large calls it takes 16 rows or more,
+thread and with several, and says how far each is from the exact tier: the largest error, the bound
+of that number, and the largest fraction of a bound that any number uses; and the same of the exact
+tier against the oracle, where the call is small. Of large calls it takes 16 rows or more,
 spread evenly; --rows N chooses how many.
 
 Exit 0 when done, 2 on bad input; --compare: 0 if every bound is kept and threads change no bit, 1

@@ -81,9 +81,11 @@ TEST(CompareTiers, ANumberBeyondItsBoundIsBroken) {
   EXPECT_EQ(fit.largest_error, infinity);
   fit.add(5, 1, infinity, nowhere);
   fit.add(nan, 1, infinity, nowhere);
-  EXPECT_EQ(fit.unpromised, 2);
+  fit.add(nan, nan, infinity, nowhere);
+  EXPECT_EQ(fit.unpromised, 3);
+  EXPECT_EQ(fit.nan_apart, 1);
   EXPECT_EQ(fit.broken, 6);
-  EXPECT_EQ(fit.numbers, 11);
+  EXPECT_EQ(fit.numbers, 12);
 }
 
 TEST(CompareTiers, TheVerdictIsThatOfTheWorstNumber) {

@@ -217,6 +217,7 @@ TEST(Attend, BadInputIsOneSentenceAndExitTwo) {
       {{path, "--empty-row", "mean"}, "bad-option"},
       {{path, "--convention", "tensorfish"}, "unknown-convention"},
       {{path, "--out", scratch.file("x.txt")}, "unknown-format"},
+      {{path, "--out", scratch.file("none/x.npz")}, "cannot-write"},
       {{path, "--out", scratch.file("x.npz"), "--dtype", "i8"}, "bad-dtype"},
       {{scratch.file("nothing.npz")}, ""},
       {{scratch.file("page.html")}, "html-page"},
