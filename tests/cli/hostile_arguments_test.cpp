@@ -50,6 +50,16 @@ TEST(Arguments, NumbersAreDecimalWholeWordsInRange) {
                                                        {"--layout", ""},
                                                        {"--query-offset", "1.5"},
                                                        {"--convention", ""},
+                                                       {"--query-starts", "0,,2"},
+                                                       {"--key-starts", "0;2"},
+                                                       {"--query-documents", "a"},
+                                                       {"--key-documents", ""},
+                                                       {"--alibi-slopes", "1,"},
+                                                       {"--dropout", "-0.1"},
+                                                       {"--dropout", "nan"},
+                                                       {"--dropout", "inf"},
+                                                       {"--seed", "-1"},
+                                                       {"--seed", "18446744073709551616"},
                                                        {"--workbook", ""}};
   for (std::vector<std::string> arguments : wrong) {
     arguments.insert(arguments.begin(), "trace");
@@ -84,11 +94,18 @@ TEST(Arguments, NothingIsSilentlyIgnored) {
   expect_refused({"attend", path, "--heads", "2"}, "heads-not-used");
   expect_refused({"attend", path, "--kv-heads", "2"}, "heads-not-used");
   expect_refused({"attend", path, "--dtype", "f32"}, "not-used");
+  expect_refused({"attend", path, "--seed", "3"}, "not-used");
+  expect_refused({"attend", path, "--query-starts", "0,2"}, "missing-tensor");
+  expect_refused({"attend", path, "--key-documents", "1,1,1"}, "missing-tensor");
+  expect_refused({"attend", path, "--alibi", "--alibi-slopes", "1"}, "two-sources");
   expect_refused({"attend", path, "--out", scratch.file("o.npz"), "--digits", "3"}, "usage");
   expect_refused({"attend", path, "--oracle", "--hex"}, "usage");
   expect_refused({"trace", "--json", "--digits", "3"}, "usage");
   expect_refused({"trace", "--workbook", "block", "--row", "9"}, "no-such-row");
   expect_refused({"trace", "--workbook", "block", "--window", "1,1"}, "not-for-block");
+  expect_refused({"trace", "--workbook", "block", "--dropout", "0.1"}, "not-for-block");
+  expect_refused({"trace", "--workbook", "block", "--query-starts", "0,3"}, "not-for-block");
+  expect_refused({"trace", "--workbook", "block", "--alibi-slopes", "1,1"}, "not-for-block");
   expect_refused({"attend", path, "--window", ",1", "--convention", "onnx-23"}, "not-offered");
 }
 
@@ -159,12 +176,14 @@ TEST(Sizes, EmptyTensorsWithHugeExtentsNeitherHangNorAllocate) {
   const std::string big = file("big.json", "[4611686018427387904, 0]");
   const std::string wide = file("wide.json", "[0, 4611686018427387904]");
   const std::string keys = file("keys.json", "[0, 2]");
-  EXPECT_EQ(run_attest({"attend", "--query", big, "--key", keys, "--value", keys}).code, 2);
   write_text(scratch.file("q.json"), "[[1, 2]]");
-  EXPECT_EQ(run_attest({"attend", "--query", scratch.file("q.json"), "--key", keys, "--value", wide,
-                        "--empty-row", "zero"})
-                .code,
-            2);
+  for (const char* tier : {"--exact", "--engine", "--oracle", "--compare"}) {
+    EXPECT_EQ(run_attest({"attend", "--query", big, "--key", keys, "--value", keys, tier}).code, 2);
+    EXPECT_EQ(run_attest({"attend", "--query", scratch.file("q.json"), "--key", keys, "--value",
+                          wide, "--empty-row", "zero", tier})
+                  .code,
+              2);
+  }
 }
 
 TEST(Diff, ComparesFilesWithoutNamesWithEachOther) {

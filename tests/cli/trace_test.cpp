@@ -32,6 +32,35 @@ TEST(Trace, SaysWhichRuleHidesAKey) {
   EXPECT_TRUE(contains(run_attest({"trace", "--set", "bias[0,1]=-inf"}).out, "no: bias -inf"));
 }
 
+TEST(Trace, TheTitleSaysDocumentsAndDropout) {
+  const auto title = [](std::vector<std::string> options) {
+    options.insert(options.begin(), "trace");
+    const std::string out = run_attest(options).out;
+    return out.substr(0, out.find("query 0"));
+  };
+  EXPECT_TRUE(contains(title({}), "mode all visible "));
+  const std::string packed = title({"--query-starts", "0,1,2", "--causal"});
+  EXPECT_TRUE(contains(packed, "mode causal and packed documents ")) << packed;
+  EXPECT_TRUE(contains(packed, "documents 2")) << packed;
+  const std::string named = title({"--query-documents", "4,4"});
+  EXPECT_TRUE(contains(named, "mode document names ")) << named;
+  const std::string dropped = title({"--dropout", "0.5", "--seed", "3"});
+  EXPECT_TRUE(contains(dropped, "dropout 0.5 seed 3")) << dropped;
+}
+
+TEST(Trace, ShowsWhatDropoutLeavesOut) {
+  const Ended ended = run_attest({"trace", "--dropout", "0.5", "--seed", "3", "--row", "0"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  // Key 1 is dropped: its softmax stands there, its weight is 0, and it is not mixed.
+  EXPECT_TRUE(contains(ended.out, "yes, dropped")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "0.330238  0.000000\n")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "mix  0  1.339523*10 = 13.395231")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "softmax-sums ok")) << ended.out;
+  EXPECT_FALSE(contains(ended.out, "VIOLATED")) << ended.out;
+  const Ended hidden = run_attest({"trace", "--query-documents", "1,2", "--row", "0"});
+  EXPECT_TRUE(contains(hidden.out, "no: document")) << hidden.out;
+}
+
 TEST(Trace, JsonHasOneStageALineAndReadsBack) {
   for (const char* workbook : {"two-position", "block"}) {
     const Ended ended = run_attest({"trace", "--workbook", workbook, "--json"});
@@ -97,10 +126,10 @@ TEST(Why, GivesFormulaNumbersAndOperands) {
 }
 
 TEST(Why, ExplainsEveryNumberOfATrace) {
-  for (const auto& source :
-       std::vector<std::vector<std::string>>{{"--workbook", "block"},
-                                             {"--softcap", "2", "--alibi", "--sink", "0.5", "--set",
-                                              "bias[0,1]=1", "--causal", "0"}}) {
+  for (const auto& source : std::vector<std::vector<std::string>>{
+           {"--workbook", "block"},
+           {"--softcap", "2", "--alibi", "--sink", "0.5", "--set", "bias[0,1]=1", "--causal", "0"},
+           {"--dropout", "0.5", "--seed", "3", "--query-starts", "0,0,2"}}) {
     std::vector<std::string> arguments{"trace", "--csv"};
     arguments.insert(arguments.end(), source.begin(), source.end());
     std::string text = run_attest(arguments).out;
