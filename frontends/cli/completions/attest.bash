@@ -13,7 +13,7 @@ _attest() {
   done
 
   if [[ -z $command ]]; then
-    choices="demo exact attend trace why diff verify bench --help --version"
+    choices="demo exact attend trace why diff verify bench inspect --help --version"
   elif [[ $command == exact && $word != -* ]]; then
     choices="matmul softmax attention block"
   else
@@ -21,7 +21,7 @@ _attest() {
       --causal) choices="top-left bottom-right none" ;;
       --empty-row) choices="error zero nan" ;;
       --layout) choices="bhtd bthd packed lbe" ;;
-      --isa) choices="portable avx2 avx512 avx512bf16 amx" ;;
+      --isa) [[ $command == inspect ]] || choices="portable avx2 avx512 avx512bf16 amx" ;;
       --dtype) choices="f64 f32 f16 bf16" ;;
       --workbook) choices="two-position block" ;;
       --convention) choices="pytorch-sdpa pytorch-mha flash-attention flex-attention jax onnx-23

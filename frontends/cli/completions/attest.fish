@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Completion of the attest command for fish. Option names are read from the program's own --help.
 
-set -l commands demo exact attend trace why diff verify bench
+set -l commands demo exact attend trace why diff verify bench inspect
 complete -c attest -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
 complete -c attest -n "not __fish_seen_subcommand_from $commands" -l help -d 'Print help'
 complete -c attest -n "not __fish_seen_subcommand_from $commands" -l version -d 'Print the version'
@@ -18,5 +18,5 @@ complete -c attest -l causal -a "top-left bottom-right none" -n "__fish_seen_sub
 complete -c attest -l empty-row -x -a "error zero nan" -n "__fish_seen_subcommand_from attend trace why"
 complete -c attest -l layout -x -a "bhtd bthd packed lbe" -n "__fish_seen_subcommand_from attend trace why"
 complete -c attest -l dtype -x -a "f64 f32 f16 bf16" -n "__fish_seen_subcommand_from attend"
-complete -c attest -l isa -x -a "portable avx2 avx512 avx512bf16 amx" -n "__fish_seen_subcommand_from bench"
+complete -c attest -l isa -x -a "portable avx2 avx512 avx512bf16 amx" -n "__fish_seen_subcommand_from attend bench"
 complete -c attest -l workbook -x -a "two-position block" -n "__fish_seen_subcommand_from trace why"
