@@ -34,6 +34,7 @@ struct Arithmetic {
   bool score_grows = false;   // with D
   double exponential = 1;     // of exp2 or exp, in u
   double rescaling = 0;       // of one change of the peak, in u
+  double tanh = 1;            // in u
   bool sums_grow = false;     // with the number of terms
   double pair = 0;            // of an operand of bf16 products
   double storage = 0;         // of a stored result
@@ -53,10 +54,11 @@ Arithmetic engine(const EngineArithmetic& of) {
   Arithmetic out{.u = wide ? 0x1p-53 : 0x1p-24,
                  .tiny = wide ? 0x1p-1022 : 0x1p-126,
                  .largest = wide ? 0x1p1022 : 0x1p126,
-                 .score_fixed = 6,
+                 .score_fixed = 4,
                  .score_grows = true,
-                 .exponential = wide ? 2.0 : 2.5,
-                 .rescaling = 3.5,
+                 .exponential = wide ? 2.0 : 3.25,
+                 .rescaling = wide ? 3.0 : 4.25,
+                 .tanh = 7,
                  .sums_grow = true};
   if (of.storage == DType::bf16) {
     out.storage = 0x1p-8;
@@ -90,7 +92,7 @@ Call call_of(const AttentionInputs<double>& in, const AttentionOptions<double>& 
           .a = a,
           .scale = options.scale.value_or(1 / root),
           .keep = 1 / (1 - options.dropout.rate),
-          .blocks = 1.0 + std::ceil(static_cast<double>(shape.S) / 128) + 1.0};
+          .blocks = std::ceil(static_cast<double>(shape.S) / 64) + 2.0};
 }
 
 /// One visible key of a row.
@@ -114,39 +116,44 @@ struct Row {
   bool promised = true;  // inside the range of the arithmetic
 };
 
-/// e_j ≤ γ(D + 6)·A_j + 18u·|capped| + u·(…) + underflows.
+/// e_j ≤ γ(D + 4)·A_j + 9u·|capped| + u·(…) + underflows.
 Term term_of(const Call& call, RowPlace at, const lab::AttentionRow& row, std::int64_t j,
              bool& promised) {
   const auto& [in, options, shape, visibility] = call.exact;
   const Arithmetic& a = call.a;
-  double size = 0, key_size = 0, query_size = 0;
+  const double scale = std::fabs(call.scale);
+  double dot = 0, key_size = 0, query_size = 0;
   for (std::int64_t d = 0; d < shape.D; ++d) {
-    const double q = std::fabs(in.query(at.b, at.h, at.i, d) * call.scale);
+    const double q = std::fabs(in.query(at.b, at.h, at.i, d));
     const double k = std::fabs(in.key(at.b, call.group(at.h), j, d));
-    size += q * k;
+    dot += q * k;
     key_size += k;
     query_size += q;
   }
+  const double size = dot * scale;  // A_j
   Term out{.j = j, .score = row.biased[at_index(j)]};
   const double roundings = a.score_fixed + (a.score_grows ? static_cast<double>(shape.D) : 0);
-  const double scaled = (a.gamma(roundings) * (1 + a.pair) + a.pair) * size +
-                        2 * a.tiny * (key_size + query_size + static_cast<double>(shape.D) + 4);
+  const double lost = (1 + scale) * (key_size + query_size + 2 * static_cast<double>(shape.D));
+  const double scaled =
+      (a.gamma(roundings) * (1 + a.pair) + a.pair) * size + 2 * a.tiny * (lost + dot + 4);
   const double capped = std::fabs(row.capped[at_index(j)]);
   const double alibi = std::fabs(row.alibi[at_index(j)]);
   const double bias = std::fabs(visibility.bias(at, j));
   out.error = scaled;
   if (options.softcap) {
     const double t = capped / *options.softcap;
-    const double cap_error = std::min(scaled + 18 * a.u * capped, 2 * *options.softcap);
+    const double bent = scaled + (a.tanh + 2) * a.u * (capped + scaled);
+    const double cap_error = std::min(bent, (2 + 16 * a.u) * *options.softcap);
     out.error = cap_error + a.tiny * (1 + *options.softcap);
     const double t_error = cap_error / *options.softcap + 2 * a.u;
     out.slope = std::max(0.0, 1 - t * t);
     out.slope_error = (2 * t + t_error) * t_error + 3 * a.u;
   }
-  if (options.bias || !options.alibi_slopes.empty()) {
-    out.error += a.u * (2 * capped + 4 * bias + 7 * alibi + 2 * out.error) + 2 * a.tiny;
+  if (options.bias || !options.alibi_slopes.empty() || options.softcap) {
+    const double added = capped + 2 * bias + 5 * alibi;
+    out.error += a.u * (added * (1 + 8 * a.u) + 2 * out.error) + 2 * a.tiny;
   }
-  const double reach = std::max({size, query_size, bias, alibi, std::fabs(call.scale)}) * 2;
+  const double reach = std::max({size, dot, query_size * scale, bias, alibi, scale}) * 2;
   promised = promised && reach < a.largest && std::isfinite(out.score);
   return out;
 }
@@ -182,7 +189,7 @@ Row row_of(const Call& call, RowPlace at, const lab::AttentionRow& exact) {
 double exponent_error(const Call& call, const Row& row, double score, double error) {
   const Arithmetic& a = call.a;
   const double gap = std::max(0.0, row.peak - score) + row.worst + error;
-  return error + a.u * gap + a.u * (a.exponential + a.rescaling * call.blocks);
+  return error + a.gamma(4) * gap + a.u * (a.exponential + a.rescaling * call.blocks);
 }
 
 struct RowBound {
@@ -257,7 +264,8 @@ RowBound bound_row(const Call& call, RowPlace at, const Row& row) {
   const double sum = row.log_sum_exp - row.peak;  // log of the sum beside the peak
   double error = left > 0 ? -std::log1p(-shares.sum) : infinity;
   error = std::min(error, shares.exponent + 2 * a.gamma(static_cast<double>(row.terms.size()) + 4));
-  error += a.u * (4 * (1 + std::fabs(sum)) + 4 * (std::fabs(row.log_sum_exp) + error)) + 2 * a.tiny;
+  error += a.gamma(4) * (1 + 2 * (std::fabs(sum) + error) + std::fabs(row.log_sum_exp) + error) +
+           2 * a.tiny;
   out.log_sum_exp = row.promised ? error * own_rounding : infinity;
   return out;
 }
@@ -272,10 +280,9 @@ struct BackRow {
 
 double weight_error_of(const Call& call, const Row& row, const Term& term, double lse_error) {
   const Arithmetic& a = call.a;
-  const double lse = std::fabs(row.log_sum_exp);
-  const double exponent = term.error + lse_error +
-                          a.u * (4 * lse + std::fabs(term.score - row.log_sum_exp) + 1) +
-                          a.u * a.exponential;
+  const double errors = term.error + lse_error;
+  const double gap = std::fabs(term.score - row.log_sum_exp) + errors;
+  const double exponent = errors + a.gamma(3) * gap + a.u * (a.exponential + 1);
   return term.weight * std::expm1(exponent) + 2 * a.tiny;
 }
 
@@ -301,8 +308,9 @@ BackRow back_row(const Call& call, RowPlace at, const Row& row, const RowBound& 
                            in.value(at.b, call.group(at.h), term.j, e));
     }
     const double size = term.kept * product + out.delta + std::fabs(out.flow);  // ≥ |x|
-    const double x_error = term.kept * product * (wide + 3 * a.u) + out.delta_error +
-                           3 * a.u * size + 2 * a.tiny * static_cast<double>(shape.E + 2);
+    const double enters = term.kept * product * (wide + 3 * a.u) + out.delta_error +
+                          2 * a.tiny * static_cast<double>(shape.E + 2);
+    const double x_error = enters + a.gamma(2) * (size + enters);
     const double weight = weight_error_of(call, row, term, forward.log_sum_exp);
     const double error = (term.weight + weight) * x_error + weight * size +
                          2 * a.u * (term.weight + weight) * (size + x_error) + a.tiny * (2 + size);
@@ -312,7 +320,8 @@ BackRow back_row(const Call& call, RowPlace at, const Row& row, const RowBound& 
     out.d_biased_error.push_back(error);
     out.d_scaled.push_back(biased * term.slope);
     out.d_scaled_error.push_back(error * (term.slope + term.slope_error) +
-                                 biased * term.slope_error + 2 * a.u * (biased + error));
+                                 biased * term.slope_error +
+                                 a.u * (biased + error) * (term.slope + term.slope_error) + a.tiny);
   }
   return out;
 }
@@ -413,8 +422,8 @@ void add_gradient_bound(const Call& call, const lab::AttentionOutputGradients& b
     add_row(call, at, row, flows, back.d_output, sums);
     add_sink(call, at, row, flows, forward.log_sum_exp, sums);
   }
-  sums.query.publish(call.a, 8, out.d_query, true);
-  sums.key.publish(call.a, 8, out.d_key, true);
+  sums.query.publish(call.a, 4, out.d_query, true);
+  sums.key.publish(call.a, 4, out.d_key, true);
   sums.value.publish(call.a, 4, out.d_value, true);
   sums.bias.publish(call.a, 2, out.d_bias, false);
   sums.sink.publish(call.a, 4, out.d_sink, false);

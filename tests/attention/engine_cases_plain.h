@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "attest/base/dropout.h"
@@ -17,18 +19,26 @@ namespace attest::test {
 /// One row by the loop that everybody writes first, in Acc: all scores, their exponentials, their
 /// sum, then the mix. Where the type itself forces it (products of bf16 pairs), query and weight
 /// round to bf16.
+///
+/// Order 0 is the order of the indices. Others add up features and keys in another order, and scale the
+/// product, the query or the key: loops that nobody would call better or worse.
 template <class Acc>
 class PlainLoop {
  public:
-  PlainLoop(const lab::AttentionCall& call, bool pairs) : call_(call), pairs_(pairs) {}
+  PlainLoop(const lab::AttentionCall& call, bool pairs, std::uint64_t order)
+      : call_(call),
+        pairs_(pairs),
+        order_(order),
+        features_(shuffled(call.shape.D, 0)),
+        keys_(shuffled(call.shape.S, 1)) {}
 
   /// [E], before it is stored.
-  [[nodiscard]] std::vector<double> row(lab::RowPlace at, const lab::AttentionRow& exact) const {
+  [[nodiscard]] std::vector<Acc> row(lab::RowPlace at, const lab::AttentionRow& exact) const {
     const auto& options = call_.options;
     const std::int64_t g = at.h / (call_.shape.H / call_.shape.G);
     std::vector<std::int64_t> seen;
     std::vector<Acc> scores;
-    for (std::int64_t j = 0; j < call_.shape.S; ++j) {
+    for (const std::int64_t j : keys_) {
       if (exact.hidden[static_cast<std::size_t>(j)] != lab::HiddenBy::nothing) continue;
       seen.push_back(j);
       scores.push_back(score(at, g, j, exact));
@@ -39,19 +49,30 @@ class PlainLoop {
     if (sink) peak = std::max(peak, logit);
     Acc sum = sink ? std::exp(logit - peak) : Acc{};
     for (Acc& s : scores) sum += s = std::exp(s - peak);
-    std::vector<double> out;
+    std::vector<Acc> out;
     for (std::int64_t e = 0; e < call_.shape.E; ++e) {
       Acc total{};
       for (std::size_t k = 0; k < seen.size(); ++k) {
         total += narrowed(scores[k] * kept(at, seen[k])) *
                  static_cast<Acc>(call_.in.value(at.b, g, seen[k], e));
       }
-      out.push_back(static_cast<double>(total / sum));
+      out.push_back(total / sum);
     }
     return out;
   }
 
  private:
+  [[nodiscard]] std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t stream) const {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+    std::iota(out.begin(), out.end(), 0);
+    if (order_ == 0) return out;
+    Random random(order_, stream);
+    for (std::size_t n = out.size(); n > 1; --n) {
+      const std::int64_t other = random.between(0, static_cast<std::int64_t>(n) - 1);
+      std::swap(out[n - 1], out[static_cast<std::size_t>(other)]);
+    }
+    return out;
+  }
   [[nodiscard]] Acc narrowed(Acc x) const {
     return pairs_ ? static_cast<Acc>(rounded_to(static_cast<double>(x), DType::bf16)) : x;
   }
@@ -61,62 +82,73 @@ class PlainLoop {
     const WeightPlace place{static_cast<std::uint32_t>(at.b), static_cast<std::uint32_t>(at.h),
                             static_cast<std::uint32_t>(at.i), static_cast<std::uint32_t>(j)};
     if (threshold != 0 && dropped(dropout.seed, threshold, place)) return 0;
-    return static_cast<Acc>(1 / (1 - dropout.rate));
+    return static_cast<Acc>(1 / (1 - static_cast<long double>(dropout.rate)));
   }
   [[nodiscard]] Acc score(lab::RowPlace at, std::int64_t g, std::int64_t j,
                           const lab::AttentionRow& exact) const {
     const auto& options = call_.options;
-    const Acc scale =
-        static_cast<Acc>(options.scale.value_or(1 / std::sqrt(static_cast<double>(call_.shape.D))));
+    const auto width = static_cast<long double>(call_.shape.D);
+    const Acc scale = static_cast<Acc>(options.scale ? *options.scale : 1 / std::sqrt(width));
+    const std::uint64_t scaled = pairs_ ? 1 : order_ % 3;
     Acc sum{};
-    for (std::int64_t d = 0; d < call_.shape.D; ++d) {
-      const Acc query = static_cast<Acc>(call_.in.query(at.b, at.h, at.i, d));
-      const Acc key = static_cast<Acc>(call_.in.key(at.b, g, j, d));
-      sum += (pairs_ ? narrowed(query * scale) : query) * key;
+    for (const std::int64_t d : features_) {
+      Acc query = static_cast<Acc>(call_.in.query(at.b, at.h, at.i, d));
+      Acc key = static_cast<Acc>(call_.in.key(at.b, g, j, d));
+      if (scaled == 1) query = narrowed(query * scale);
+      if (scaled == 2) key *= scale;
+      sum += query * key;
     }
-    if (!pairs_) sum *= scale;
+    if (scaled == 0) sum *= scale;
     if (options.softcap) {
       const Acc cap = static_cast<Acc>(*options.softcap);
       sum = cap * std::tanh(sum / cap);
     }
-    const Acc bias = static_cast<Acc>(call_.visibility.bias(at, j));
-    return sum + (bias + static_cast<Acc>(exact.alibi[static_cast<std::size_t>(j)]));
+    Acc added = static_cast<Acc>(call_.visibility.bias(at, j));
+    const double alibi = exact.alibi[static_cast<std::size_t>(j)];
+    if (alibi != 0) {
+      const double slope = options.alibi_slopes[static_cast<std::size_t>(at.h)];
+      added += static_cast<Acc>(slope) * static_cast<Acc>(std::round(alibi / slope));
+    }
+    return sum + added;
   }
 
   const lab::AttentionCall& call_;
   bool pairs_;
+  std::uint64_t order_;
+  std::vector<std::int64_t> features_;
+  std::vector<std::int64_t> keys_;
 };
 
 inline bool multiplies_pairs(const EngineCase& c, Isa isa) {
   return c.storage == DType::bf16 && isa >= Isa::avx512bf16;
 }
 
-struct PlainOutput {
-  Tensor<double> output{};   // [B, H, T, E], stored in the case's type; 0 in rows that see nothing
-  double largest_score = 0;  // of the visible ones, before the softcap or after
-};
-
-inline PlainOutput plain_output(const EngineCase& c, bool pairs) {
+/// [B, H, T, E], in Acc; 0 in rows that see nothing.
+template <class Acc>
+std::vector<Acc> plain_rows(const EngineCase& c, bool pairs, std::uint64_t order) {
   const auto inputs = c.inputs();
   const auto options = c.options();
   const auto shape = lab::check_attention(inputs, options);
   const lab::AttentionCall call{inputs, options, *shape, lab::Visibility(options, *shape)};
-  PlainOutput out{Tensor<double>(c.output_shape())};
+  const PlainLoop<Acc> loop(call, pairs, order);
+  std::vector<Acc> out;
   const auto [B, H, G, T, S, D, E] = *shape;
   for (std::int64_t n = 0; n < B * H * T; ++n) {
     const lab::RowPlace at{n / (H * T), n / T % H, n % T};
     const auto exact = lab::compute_row(call, at, lab::Record::result);
-    if (exact.empty) continue;
-    for (std::size_t j = 0; j < exact.hidden.size(); ++j) {
-      if (exact.hidden[j] != lab::HiddenBy::nothing) continue;
-      out.largest_score =
-          std::max({out.largest_score, std::fabs(exact.biased[j]), std::fabs(exact.scaled[j])});
-    }
-    const auto row = c.storage == DType::f64 ? PlainLoop<double>(call, pairs).row(at, exact)
-                                             : PlainLoop<float>(call, pairs).row(at, exact);
-    for (std::int64_t e = 0; e < E; ++e) {
-      out.output(at.b, at.h, at.i, e) = rounded_to(row[static_cast<std::size_t>(e)], c.storage);
-    }
+    const auto row =
+        exact.empty ? std::vector<Acc>(static_cast<std::size_t>(E)) : loop.row(at, exact);
+    out.insert(out.end(), row.begin(), row.end());
+  }
+  return out;
+}
+
+/// The same, stored in the case's type.
+inline std::vector<double> plain_output(const EngineCase& c, bool pairs, std::uint64_t order) {
+  if (c.storage == DType::f64) return plain_rows<double>(c, pairs, order);
+  std::vector<double> out;
+  for (const float x : plain_rows<float>(c, pairs, order)) {
+    out.push_back(rounded_to(static_cast<double>(x), c.storage));
   }
   return out;
 }
