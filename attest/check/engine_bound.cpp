@@ -36,7 +36,7 @@ struct Arithmetic {
   double rescaling = 0;       // of one change of the peak, in u
   double tanh = 1;            // in u
   bool sums_grow = false;     // with the number of terms
-  double pair = 0;            // of an operand of bf16 products
+  double pair = 0;            // of a weight that is rounded for the mix
   double storage = 0;         // of a stored result
   double storage_tiny = 0;    // likewise where it is subnormal
 
@@ -134,8 +134,7 @@ Term term_of(const Call& call, RowPlace at, const lab::AttentionRow& row, std::i
   Term out{.j = j, .score = row.biased[at_index(j)]};
   const double roundings = a.score_fixed + (a.score_grows ? static_cast<double>(shape.D) : 0);
   const double lost = (1 + scale) * (key_size + query_size + 2 * static_cast<double>(shape.D));
-  const double scaled =
-      (a.gamma(roundings) * (1 + a.pair) + a.pair) * size + 2 * a.tiny * (lost + dot + 4);
+  const double scaled = a.gamma(roundings) * size + 2 * a.tiny * (lost + dot + 4);
   const double capped = std::fabs(row.capped[at_index(j)]);
   const double alibi = std::fabs(row.alibi[at_index(j)]);
   const double bias = std::fabs(visibility.bias(at, j));
@@ -213,9 +212,8 @@ Shares shares_of(const Call& call, const Row& row) {
   Shares out{.sum = 2 * n * a.tiny, .any = (1 + added) * (1 + a.pair) - 1};
   for (const Term& term : row.terms) {
     const double exponent = exponent_error(call, row, term.score, term.error);
-    const double both = exponent + added + a.pair;
-    out.numerator.push_back(std::expm1(both));
-    out.sum += term.weight == 0 ? 0 : term.weight * std::expm1(both);
+    out.numerator.push_back(std::expm1(exponent + added + a.pair));
+    out.sum += term.weight == 0 ? 0 : term.weight * std::expm1(exponent + added);
     out.exponent = std::max(out.exponent, exponent);
   }
   if (row.sink_weight > 0) {

@@ -17,11 +17,11 @@
 namespace attest::test {
 
 /// One row by the loop that everybody writes first, in Acc: all scores, their exponentials, their
-/// sum, then the mix. Where the type itself forces it (products of bf16 pairs), query and weight
-/// round to bf16.
+/// sum, then the mix. Where products are of bf16 pairs, weights round to bf16 for the mix.
 ///
-/// Order 0 is the order of the indices. Others add up features and keys in another order, and scale the
-/// product, the query or the key: loops that nobody would call better or worse.
+/// Order 0 is the order of the indices. Others add up features and keys in another order, scale the
+/// product, the query or the key, and divide before the mix or after it: loops that nobody would call
+/// better or worse.
 template <class Acc>
 class PlainLoop {
  public:
@@ -49,6 +49,10 @@ class PlainLoop {
     if (sink) peak = std::max(peak, logit);
     Acc sum = sink ? std::exp(logit - peak) : Acc{};
     for (Acc& s : scores) sum += s = std::exp(s - peak);
+    if (order_ % 2 == 1) {
+      for (Acc& s : scores) s /= sum;
+      sum = 1;
+    }
     std::vector<Acc> out;
     for (std::int64_t e = 0; e < call_.shape.E; ++e) {
       Acc total{};
@@ -89,12 +93,12 @@ class PlainLoop {
     const auto& options = call_.options;
     const auto width = static_cast<long double>(call_.shape.D);
     const Acc scale = static_cast<Acc>(options.scale ? *options.scale : 1 / std::sqrt(width));
-    const std::uint64_t scaled = pairs_ ? 1 : order_ % 3;
+    const std::uint64_t scaled = pairs_ ? 0 : order_ % 3;
     Acc sum{};
     for (const std::int64_t d : features_) {
       Acc query = static_cast<Acc>(call_.in.query(at.b, at.h, at.i, d));
       Acc key = static_cast<Acc>(call_.in.key(at.b, g, j, d));
-      if (scaled == 1) query = narrowed(query * scale);
+      if (scaled == 1) query *= scale;
       if (scaled == 2) key *= scale;
       sum += query * key;
     }
