@@ -12,6 +12,7 @@
 #include "attest/attention/attention.h"
 #include "attest/base/text.h"
 #include "attest/check/engine_bound.h"
+#include "attest/check/plain_row.h"
 #include "attest/lab/attention_row.h"
 #include "attest/lab/bound.h"
 #include "attest/lab/bound_fraction.h"
@@ -163,10 +164,25 @@ Result<std::vector<EngineResult<T>>> run_sets(const AttentionCase& call,
   return found;
 }
 
+/// The plain loop beside the bound of the portable engine.
+void add_plain(TierFit& fit, const lab::AttentionCall& call, RowPlace at,
+               const lab::AttentionRow& exact, DType storage) {
+  if (exact.empty) return;
+  const auto found = plain_row(call, at, exact, storage);
+  const auto bound = engine_bound_row(call, at, exact, {storage, Isa::portable});
+  for (std::size_t e = 0; e < found.size(); ++e) {
+    fit.add(found[e], exact.output[e], bound.output[e],
+            [&] { return address(call.shape, at, fit.stage, static_cast<std::int64_t>(e)); });
+  }
+}
+
 template <class T>
 Result<void> compare_engine(const AttentionCase& call, const CompareTiersOptions& options,
                             const std::vector<Isa>& isas, TierComparison& out) {
-  const std::size_t first = out.runs.size();
+  const std::size_t plain = out.runs.size();
+  const std::size_t first = plain + 1;
+  out.runs.push_back({.name = "plain loop", .against = "exact", .judged = false});
+  out.runs[plain].fits = {{.stage = "output"}};
   const auto found = run_sets<T>(call, isas, out);
   if (!found) return found.failure();
   const lab::ExactEnvironment environment;
@@ -177,6 +193,7 @@ Result<void> compare_engine(const AttentionCase& call, const CompareTiersOptions
   for (std::int64_t n = 0; n < out.rows_compared; ++n) {
     const RowPlace at = sampled_row(s, n, out.rows_compared);
     const auto exact = lab::compute_row(checked, at, lab::Record::result);
+    add_plain(out.runs[plain].fits[0], checked, at, exact, options.storage);
     for (std::size_t k = 0; k < isas.size(); ++k) {
       const auto bound = engine_bound_row(checked, at, exact, {options.storage, isas[k]});
       const EngineResult<T>& engine = (*found)[k];
@@ -284,6 +301,7 @@ void TierFit::add_error(double error, double bound, const std::function<std::str
 Verdict TierComparison::verdict() const {
   std::int64_t promised = 0;
   for (const TierRun& run : runs) {
+    if (!run.judged) continue;
     if (run.same_bits && !*run.same_bits) return Verdict::differs;
     for (const TierFit& fit : run.fits) {
       if (fit.broken > 0) return Verdict::differs;

@@ -58,11 +58,12 @@ struct TierFit {
 };
 
 struct TierRun {
-  std::string name;     ///< "exact", "engine avx2"
+  std::string name;     ///< "exact", "plain loop", "engine avx2"
   std::string against;  ///< "oracle", "exact"
   std::vector<TierFit> fits{};
   std::optional<bool> same_bits{};  ///< with one thread and with several
   std::string skipped{};            ///< why it was not run; "" if it was
+  bool judged = true;               ///< false: promises nothing, and is seen beside another's bound
 };
 
 struct TierComparison {
@@ -79,8 +80,8 @@ struct TierComparison {
 };
 
 /// Runs the engine on each instruction set, with one thread and with several, and compares it with
-/// the exact tier and the engine's bound; and the exact tier, where the call is small, with the
-/// oracle and the exact tier's bound.
+/// the exact tier and the engine's bound; the plain loop (plain_row.h) likewise, for which nothing is
+/// promised; and the exact tier, where the call is small, with the oracle and the exact tier's bound.
 ///
 /// Shapes        any call's; D and E at most 512, as the engine has it. Rows that are compared are
 ///               spread evenly over batch, heads and queries, the first and the last among them;

@@ -43,7 +43,8 @@ void add_rows(std::vector<Cells>& rows, const TierRun& run) {
     rows.push_back({first ? run.name : "", first ? run.against : "", fit.stage,
                     sentence(fit.numbers), three_digits(fit.largest_error),
                     fit.error_at.empty() ? "" : three_digits(fit.bound_there),
-                    three_digits(fit.used), fit.used_at, first ? bits : "", verdict_of(fit)});
+                    three_digits(fit.used), fit.used_at, first ? bits : "",
+                    run.judged ? verdict_of(fit) : "promises nothing"});
   }
 }
 
@@ -113,6 +114,7 @@ void append_run(std::string& out, const TierRun& run) {
   io::append_json_string(out, run.name);
   append_text(out, "against", run.against);
   append_text(out, "skipped", run.skipped);
+  out += sentence(",\"judged\":", run.judged ? "true" : "false");
   out += ",\"same_bits\":";
   out += !run.same_bits ? "null" : *run.same_bits ? "true" : "false";
   out += ",\"stages\":[";

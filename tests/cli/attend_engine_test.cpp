@@ -336,6 +336,17 @@ TEST(AttendEngine, WholeNumbersAreComputedInBinary64) {
   write_text(scratch.file("dump.json"),
              R"({"query": [[1, 2]], "key": [[3, 4], [5, 6]], "value": [[7, 8], [9, 10]]})");
   EXPECT_EQ(attended({scratch.file("dump.json"), "--engine"}).find("output")->dtype(), DType::f64);
+  io::NamedTensors file;
+  for (const char* name : {"query", "key", "value"}) {
+    file.add(name, Tensor<std::int64_t>({1, 2}, std::vector<std::int64_t>{3, 4}));
+  }
+  ASSERT_TRUE(io::write_tensors(scratch.file("dump.npz"), file));
+  std::string notes;
+  const auto whole = attended({scratch.file("dump.npz"), "--engine"}, &notes);
+  ASSERT_NE(whole.find("output"), nullptr);
+  EXPECT_EQ(whole.find("output")->dtype(), DType::f64);
+  EXPECT_EQ(whole.find("output")->number(1), 4);
+  EXPECT_NE(notes.find("in f64: the files hold i64"), std::string::npos) << notes;
 }
 
 TEST(AttendEngine, TheTierDependsOnTheShapeAlone) {
