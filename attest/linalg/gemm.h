@@ -36,18 +36,19 @@ struct GemmOptions {
 /// Shapes        a [M, K], b [K, N], c [M, N], bias [N]; any of M, N, K may be 0. Strides say
 ///               transposes: `a.swapped(0, 1)`. Any strides are read (fast: either axis of stride 1);
 ///               c is written anywhere, fast if its columns lie beside each other. c overlaps nothing.
-/// Types         float, double; BFloat16 into BFloat16 or float, summed in float.
+/// Types         float, double; Half and BFloat16 into their own type or float, summed in float.
 /// Edge cases    K = 0: the sum is 0. NaN and infinity propagate as IEEE 754 has it: 0·∞ is NaN.
 ///               The instruction sets avx512bf16 and amx take subnormal bfloat16 inputs, and
 ///               subnormal sums, for 0.
 /// Accuracy      |error| ≤ γ·Σ_k |a_ik·b_kj|, γ = n·u/(1 − n·u), n = min(K, 512) + ⌈K/224⌉, one
-///               more when accumulating; then one rounding for the bias, the activation's, and one to
-///               bfloat16. docs/accuracy.md, "Matrix products".
-/// Determinism   the same bits for any number of threads, per instruction set; and a row of c does not
-///               depend on how many other rows there are: it is summed in one order always.
+///               more when accumulating; then one rounding for the bias, the activation's (that of
+///               activations.h), and one to 16 bits. docs/accuracy.md, "Matrix products".
+/// Determinism   the same bits for any number of threads, per instruction set, and whatever the host's
+///               rounding mode; and a row of c does not depend on how many other rows there are: it is
+///               summed in one order always.
 /// Throws        ShapeError, ValueError: shape-mismatch, bad-option, bad-isa.
-/// Cost          2·M·N·K flops; scratch of at most 12 MiB and 0.8 MiB a worker, which the
-///               calling thread keeps.
+/// Cost          2·M·N·K flops; up to 16 rows read b once, where it lies, if the instruction set is
+///               not amx. Scratch of at most 13 MiB and 0.6 MiB a worker, which the calling thread keeps.
 /// Sources       Goto, van de Geijn 2008 (doi:10.1145/1356052.1356053); Van Zee, van de Geijn 2015
 ///               (doi:10.1145/2764454).
 /// See also      lab::workbook::matmul.
@@ -58,6 +59,10 @@ void gemm(View<double, 2> c, View<const double, 2> a, View<const double, 2> b,
 void gemm(View<BFloat16, 2> c, View<const BFloat16, 2> a, View<const BFloat16, 2> b,
           const GemmOptions<float>& options = {}, const Execution& execution = {});
 void gemm(View<float, 2> c, View<const BFloat16, 2> a, View<const BFloat16, 2> b,
+          const GemmOptions<float>& options = {}, const Execution& execution = {});
+void gemm(View<Half, 2> c, View<const Half, 2> a, View<const Half, 2> b,
+          const GemmOptions<float>& options = {}, const Execution& execution = {});
+void gemm(View<float, 2> c, View<const Half, 2> a, View<const Half, 2> b,
           const GemmOptions<float>& options = {}, const Execution& execution = {});
 
 /// The same without exceptions, for callers that have none. Never throws but for memory that cannot
@@ -75,6 +80,12 @@ void gemm(View<float, 2> c, View<const BFloat16, 2> a, View<const BFloat16, 2> b
                                     const Execution& execution = {});
 [[nodiscard]] Result<void> try_gemm(View<float, 2> c, View<const BFloat16, 2> a,
                                     View<const BFloat16, 2> b,
+                                    const GemmOptions<float>& options = {},
+                                    const Execution& execution = {});
+[[nodiscard]] Result<void> try_gemm(View<Half, 2> c, View<const Half, 2> a, View<const Half, 2> b,
+                                    const GemmOptions<float>& options = {},
+                                    const Execution& execution = {});
+[[nodiscard]] Result<void> try_gemm(View<float, 2> c, View<const Half, 2> a, View<const Half, 2> b,
                                     const GemmOptions<float>& options = {},
                                     const Execution& execution = {});
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -151,6 +152,56 @@ TEST(Gemm, RoundsToBFloat16ToNearestEvenOnce) {
          View<const BFloat16, 2>(b.data(), {3, N}), {}, {.isa = isa});
     for (std::size_t j = 0; j < c.size(); ++j) {
       EXPECT_EQ(to_double(c[j]), expected[j % 3]) << name_of(isa) << ", column " << j;
+    }
+  }
+}
+
+TEST(Gemm, HalvesAreReadAndRoundedAsIeee754Says) {
+  // Every 16 bits that are no NaN, times 1; then sums that lie between two of them, or beyond all.
+  constexpr std::int64_t N = 1 << 16;
+  const std::array<Half, 2> ones{to_half(1), to_half(1)};
+  std::vector<Half> b(2 * N);
+  std::vector<float> sums(N);
+  for (std::int64_t j = 0; j < N; ++j) {
+    const Half number{static_cast<std::uint16_t>(j)};
+    const Half other = to_half(to_double(number) * 0x1p-11);  // half of the last place, or so
+    b[static_cast<std::size_t>(j)] = number;
+    b[static_cast<std::size_t>(N + j)] = other;
+    sums[static_cast<std::size_t>(j)] =
+        0.0F + static_cast<float>(to_double(number)) + static_cast<float>(to_double(other));
+  }
+  for (const Isa isa : present()) {
+    for (const std::int64_t M : {1, 20}) {  // few rows read b in place, many pack it
+      std::vector<Half> a(static_cast<std::size_t>(2 * M), ones[0]);
+      std::vector<Half> c(static_cast<std::size_t>(M * N));
+      gemm(View<Half, 2>(c.data(), {M, N}), View<const Half, 2>(a.data(), {M, 2}),
+           View<const Half, 2>(b.data(), {2, N}), {}, {.isa = isa});
+      for (std::size_t j = 0; j < N; ++j) {
+        const Half found = c[(static_cast<std::size_t>(M) - 1) * N + j];
+        const Half expected = to_half(double{sums[j]});
+        ASSERT_TRUE(found == expected ||
+                    (std::isnan(to_double(found)) && std::isnan(to_double(expected))))
+            << name_of(isa) << ", bits " << j << ", M " << M;
+      }
+    }
+  }
+}
+
+// "the host's settings change no bit": rounding upwards, and subnormal numbers taken for zero.
+TEST(Gemm, TheHostsArithmeticChangesNothing) {
+  constexpr std::int64_t N = 40, K = 33;
+  std::vector<float> b(K * N);
+  for (std::size_t n = 0; n < b.size(); ++n) b[n] = 1 / static_cast<float>(n + 3);
+  b[5] = 0x1p-140F;
+  for (const Isa isa : present()) {
+    for (const std::int64_t M : {2, 30}) {
+      std::vector<float> a(static_cast<std::size_t>(M * K), 0.3F);
+      const auto plain = product(view(a, M, K), view(b, K, N), {}, isa);
+      ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+      const auto upward = product(view(a, M, K), view(b, K, N), {}, isa);
+      EXPECT_EQ(std::fegetround(), FE_UPWARD) << "the host's mode comes back";
+      std::fesetround(FE_TONEAREST);
+      EXPECT_EQ(plain, upward) << name_of(isa) << ", M " << M;
     }
   }
 }

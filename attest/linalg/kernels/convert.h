@@ -6,6 +6,14 @@
 /// 16-bit numbers in memory to registers of f32 and back.
 namespace attest::kernels::ATTEST_ISA {
 
+/// How 16-bit numbers lie in memory.
+struct StoredF16 {
+  std::uint16_t bits;
+};
+struct StoredBf16 {
+  std::uint16_t bits;
+};
+
 /// Exact: a bfloat16 is the upper half of a float.
 ATTEST_INLINE F32 load_bf16(const std::uint16_t* from) {
   U16Half half;

@@ -16,8 +16,7 @@ struct GemmPack {
   std::int64_t depth_stride = 0;  // in elements
   std::int64_t lines = 0;
   std::int64_t depth = 0;
-  void* to =
-      nullptr;  // aligned to 64 bytes; up to 64 bytes beyond the last panel may be overwritten
+  void* to = nullptr;  // nothing beyond the last panel is written
 };
 
 /// C = A·B or C + A·B for packed A and B; C has columns beside each other.
@@ -32,6 +31,25 @@ struct GemmBlock {
   bool add = false;
 };
 
+/// C = A·B or C + A·B for few rows, summed as `GemmBlock`s would be; B is read where it lies.
+struct GemmThin {
+  const void* a = nullptr;  // as `pack_thin` makes it
+  const void* b = nullptr;
+  std::int64_t b_depth_stride = 0;  // in elements
+  std::int64_t b_col_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t depth = 0;  // any: blocks are cut by the kernel
+  void* c = nullptr;
+  std::int64_t c_stride = 0;
+  bool add = false;
+  void* room = nullptr;  // `gemm_thin_room` bytes, aligned to 64
+};
+
+/// Most rows of a `GemmThin`, and what it needs of memory.
+inline constexpr std::int64_t gemm_thin_rows = 16;
+inline constexpr std::int64_t gemm_thin_room = 48 << 10;
+
 /// The kernels for one number type.
 struct GemmKernels {
   std::int64_t row_width = 0;     // rows of A in a panel
@@ -42,6 +60,8 @@ struct GemmKernels {
   void (*pack_a)(const GemmPack&) noexcept = nullptr;
   void (*pack_b)(const GemmPack&) noexcept = nullptr;
   void (*multiply)(const GemmBlock&) noexcept = nullptr;
+  void (*pack_thin)(const GemmPack&) noexcept = nullptr;  // line by line, nothing between
+  void (*thin)(const GemmThin&) noexcept = nullptr;  // or nothing: then few rows are packed too
 };
 
 /// What follows the last addition, as numbers: 0 nothing, then as attest::Activation, one higher.
@@ -57,17 +77,19 @@ struct GemmFinish {
   GemmActivation activation = GemmActivation::none;
 };
 
-/// Rounds `count` floats to bfloat16, to nearest even; NaN stays NaN.
-using RoundToBf16 = void (*)(const float* from, std::uint16_t* to, std::int64_t count) noexcept;
+/// Rounds `count` floats to 16 bits, to nearest even; NaN stays NaN.
+using RoundTo16 = void (*)(const float* from, std::uint16_t* to, std::int64_t count) noexcept;
 
 /// All of one instruction set.
 struct GemmTable {
   GemmKernels f32;
   GemmKernels f64;
+  GemmKernels f16;   // sums in f32
   GemmKernels bf16;  // sums in f32
   void (*finish_f32)(const GemmFinish&) noexcept = nullptr;
   void (*finish_f64)(const GemmFinish&) noexcept = nullptr;
-  RoundToBf16 round_to_bf16 = nullptr;
+  RoundTo16 round_to_f16 = nullptr;
+  RoundTo16 round_to_bf16 = nullptr;
 };
 
 namespace portable {

@@ -1,64 +1,51 @@
 // SPDX-License-Identifier: MIT
 #include "attest/linalg/kernels/gemm_pairs.h"
+#include "attest/linalg/kernels/gemm_thin.h"
 #include "attest/linalg/kernels/gemm_tile.h"
 
 namespace attest::kernels::ATTEST_ISA {
 namespace {
 
-/// As gemm_tile, two depths at a time: sum += a₂ₖ₊₁·b₂ₖ₊₁ + a₂ₖ·b₂ₖ with two roundings.
-template <int R, int N>
-ATTEST_INLINE void pairs_tile(const std::uint32_t* a, const std::uint32_t* b, std::int64_t words,
-                              const GemmTarget<float>& target) {
-  constexpr int W = lanes<float>;
-  F32 sum[R][N] = {};
-  for (std::int64_t k = 0; k < words; ++k) {
-    __m512i row[N];
-#pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) row[v] = _mm512_loadu_si512(b + v * W);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const __m512i pair = _mm512_set1_epi32(static_cast<int>(a[r]));
-#pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) {
-        sum[r][v] = bits_as<F32>(_mm512_dpbf16_ps(
-            bits_as<__m512>(sum[r][v]), bits_as<__m512bh>(pair), bits_as<__m512bh>(row[v])));
-      }
-    }
-    a += gemm_rows;
-    b += gemm_cols<float>;
+/// Two depths at a time: sum += a₂ₖ₊₁·b₂ₖ₊₁ + a₂ₖ·b₂ₖ with two roundings.
+struct GemmPairs {
+  using Sum = float;
+  using Word = std::uint32_t;
+  ATTEST_INLINE static F32 row(const std::uint32_t* b) {
+    F32 out;
+    __builtin_memcpy(&out, b, sizeof out);
+    return out;
   }
-  gemm_write<float, R, N>(sum, target);
-}
+  ATTEST_INLINE static F32 spread(const std::uint32_t* a) {
+    return bits_as<F32>(_mm512_set1_epi32(static_cast<int>(*a)));
+  }
+  ATTEST_INLINE static F32 multiply_add(F32 a, F32 b, F32 sum) {
+    return bits_as<F32>(
+        _mm512_dpbf16_ps(bits_as<__m512>(sum), bits_as<__m512bh>(a), bits_as<__m512bh>(b)));
+  }
+};
 
-template <int R>
-ATTEST_INLINE void pairs_tile_of(int rows, const std::uint32_t* a, const std::uint32_t* b,
-                                 std::int64_t words, const GemmTarget<float>& target) {
-  if constexpr (R > 0) {
-    if (rows != R) return pairs_tile_of<R - 1>(rows, a, b, words, target);
-    if (target.cols > lanes<float>) {
-      pairs_tile<R, gemm_vectors>(a, b, words, target);
-    } else {
-      pairs_tile<R, 1>(a, b, words, target);
-    }
+struct ThinPairs : GemmPairs {
+  static constexpr int per_word = 2;
+  using Stored = std::uint16_t;
+  ATTEST_INLINE static F32 along(const std::uint16_t* from) {
+    F32 out;
+    __builtin_memcpy(&out, from, sizeof out);
+    return out;
   }
-}
+  ATTEST_INLINE static F32 across(const std::uint16_t* from, std::int64_t stride,
+                                  std::int64_t left) {
+    const U32 even = bits_as<U32>(load_bf16(from)) >> 16U;
+    return left < 2 ? bits_as<F32>(even)
+                    : bits_as<F32>(even | bits_as<U32>(load_bf16(from + stride)));
+  }
+  ATTEST_INLINE static std::uint32_t word(const std::uint16_t* from, std::int64_t stride,
+                                          std::int64_t left) {
+    const std::uint32_t even = *from;
+    return left < 2 ? even : even | (static_cast<std::uint32_t>(from[stride]) << 16U);
+  }
+};
 
-void multiply(const GemmBlock& block) noexcept {
-  const auto* const a = static_cast<const std::uint32_t*>(block.a);
-  const auto* const b = static_cast<const std::uint32_t*>(block.b);
-  auto* const c = static_cast<float*>(block.c);
-  const std::int64_t words = (block.depth + 1) / 2;
-  for (std::int64_t j = 0; j < block.cols; j += gemm_cols<float>) {
-    const std::int64_t left = block.cols - j;
-    const int cols = left < gemm_cols<float> ? static_cast<int>(left) : gemm_cols<float>;
-    for (std::int64_t i = 0; i < block.rows; i += gemm_rows) {
-      const std::int64_t below = block.rows - i;
-      const int rows = below < gemm_rows ? static_cast<int>(below) : gemm_rows;
-      pairs_tile_of<gemm_rows>(rows, a + i * words, b + j * words, words,
-                               {c + i * block.c_stride + j, block.c_stride, cols, block.add});
-    }
-  }
-}
+constexpr int block = 512;  // two roundings a pair: the bound knows no longer block
 
 }  // namespace
 
@@ -66,11 +53,13 @@ GemmKernels gemm_bf16() noexcept {
   return {.row_width = gemm_rows,
           .col_width = gemm_cols<float>,
           .depth_step = 2,
-          .depth_block = 512,
+          .depth_block = block,
           .packed_bytes = 2,
           .pack_a = gemm_pack_pairs<gemm_rows, 2>,
           .pack_b = gemm_pack_pairs<gemm_cols<float>, 2>,
-          .multiply = multiply};
+          .multiply = gemm_multiply<GemmPairs, 2>,
+          .pack_thin = gemm_pack_thin<ThinPairs>,
+          .thin = gemm_thin<ThinPairs, block>};
 }
 
 }  // namespace attest::kernels::ATTEST_ISA

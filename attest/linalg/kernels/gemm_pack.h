@@ -8,29 +8,35 @@
 
 namespace attest::kernels::ATTEST_ISA {
 
-/// A number as it is packed; 16 bits are a bfloat16.
-ATTEST_INLINE float widened(std::uint16_t bits) { return from_bf16(bits); }
+/// A number as it is packed.
+ATTEST_INLINE float widened(StoredBf16 number) { return from_bf16(number.bits); }
+ATTEST_INLINE float widened(StoredF16 number) { return from_f16(number.bits); }
 ATTEST_INLINE float widened(float number) { return number; }
 ATTEST_INLINE double widened(double number) { return number; }
 
-/// A register of T from numbers beside each other in memory.
-template <class T, class S>
+/// The first `count` of a register of T from numbers beside each other in memory, zeros beyond.
+template <class T, class S, int count = lanes<T>>
 ATTEST_INLINE Vec<T> load_widened(const S* from) {
   if constexpr (sizeof(S) == sizeof(T)) {
-    return load(from);
+    Vec<T> out{};
+    __builtin_memcpy(&out, from, count * sizeof(T));
+    return out;
   } else {
-    return load_bf16(from);
+    std::uint16_t bits[lanes<T>] = {};
+    __builtin_memcpy(bits, from, count * sizeof(S));
+    return __is_same(S, StoredBf16) ? load_bf16(bits) : load_f16(bits);
   }
 }
 
 /// Asks for memory that a thin product will read soon: short runs of many lines, which the machine's own
 /// prefetching does not follow. The address may lie beyond the end; nothing is read there.
-template <class S>
+template <int level = 1, class S>
 ATTEST_INLINE void prefetch(const S* from, std::int64_t ahead) {
   const auto place = reinterpret_cast<std::uintptr_t>(from);
   const auto bytes = static_cast<std::uintptr_t>(ahead) * sizeof(S);
-  __builtin_prefetch(
-      reinterpret_cast<const void*>(place + bytes));  // NOLINT(performance-no-int-to-ptr)
+  const auto* there =
+      reinterpret_cast<const void*>(place + bytes);  // NOLINT(performance-no-int-to-ptr)
+  __builtin_prefetch(there, 0, 4 - level);
 }
 
 /// One panel, any strides, depths from `begin`: slow.
@@ -71,11 +77,19 @@ inline void pack_along_depth(const GemmPack& pack, const S* from, int lines, T* 
         for (int i = 0; i < W; ++i) store<T>(to + (k + i) * P + s * W, line[s][i]);
       }
     }
-    if constexpr (P % W != 0) {  // what is written too far is overwritten by the next depth
+    if constexpr (P % W != 0) {
 #pragma GCC unroll 16
       for (int i = 0; i < W; ++i) {
 #pragma GCC unroll 4
-        for (int s = 0; s < squares; ++s) store<T>(to + (k + i) * P + s * W, line[s][i]);
+        for (int s = 0; s < squares; ++s) {
+          T* const place = to + (k + i) * P + s * W;
+          // What is written too far, the next depth overwrites; beyond the panel is another's.
+          if (s + 1 < squares || i + 1 < W) {
+            store<T>(place, line[s][i]);
+          } else {
+            __builtin_memcpy(place, &line[s][i], (P % W) * sizeof(T));
+          }
+        }
       }
     }
   }
@@ -86,12 +100,12 @@ inline void pack_along_depth(const GemmPack& pack, const S* from, int lines, T* 
 template <class T, class S, int P>
 ATTEST_INLINE void copy_lines(const S* from, T* to) {
   constexpr int W = lanes<T>;
-  if constexpr (P % W == 0) {
+  constexpr int rest = P % W;
 #pragma GCC unroll 4
-    for (int i = 0; i < P; i += W) store<T>(to + i, load_widened<T>(from + i));
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < P; ++i) to[i] = widened(from[i]);
+  for (int i = 0; i + W <= P; i += W) store<T>(to + i, load_widened<T>(from + i));
+  if constexpr (rest > 0) {
+    const Vec<T> last = load_widened<T, S, rest>(from + (P - rest));
+    __builtin_memcpy(to + (P - rest), &last, rest * sizeof(T));
   }
 }
 

@@ -55,8 +55,14 @@ inline void pack_pairs_along_depth(const GemmPack& pack, const std::uint16_t* fr
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) {
 #pragma GCC unroll 4
-      for (int s = 0; s < squares; ++s) {  // what is written too far, the next depth overwrites
-        __builtin_memcpy(to + (k + i) * P + s * W, &line[s][i], sizeof(F32));
+      for (int s = 0; s < squares; ++s) {
+        std::uint32_t* const place = to + (k + i) * P + s * W;
+        // What is written too far, the next depth overwrites; beyond the panel is another's.
+        if (P % W == 0 || s + 1 < squares || i + 1 < W) {
+          __builtin_memcpy(place, &line[s][i], sizeof(F32));
+        } else {
+          __builtin_memcpy(place, &line[s][i], (P % W) * sizeof(std::uint32_t));
+        }
       }
     }
   }

@@ -6,14 +6,6 @@
 /// Rows of stored numbers, read and written a register at a time.
 namespace attest::kernels::ATTEST_ISA {
 
-/// How 16-bit numbers lie in memory.
-struct StoredF16 {
-  std::uint16_t bits;
-};
-struct StoredBf16 {
-  std::uint16_t bits;
-};
-
 /// A register full of a row's numbers, or the first few of one: the row's end.
 template <class T>
 struct Whole {
