@@ -204,8 +204,21 @@ bool all_finite(const Rows<T>& rows, int count, int columns) {
   return true;
 }
 
+/// Rows may share a bias: each element is added to in the order of the rows.
 template <class T>
 void add_to_bias(const Kept<T>& kept, const KeyBlock<T>& block, const BackwardBlock<T>& task) {
+  if (task.d_bias_step == 1) {
+    for (int first = 0; first < task.rows; first += lanes<T>) {
+      const int count = task.rows - first < lanes<T> ? task.rows - first : lanes<T>;
+      turn_lanes<T>(
+          kept.d_scores + first, kept.ld, count,
+          block.keys, [&](int r, int j, Vec<T> d_scores, auto part) __attribute__((always_inline)) {
+            T* at = task.d_bias[first + r] + block.begin + j;
+            Io<T>::put(at, Io<T>::get(at, part) + d_scores, part);
+          });
+    }
+    return;
+  }
   for (int r = 0; r < task.rows; ++r) {
     for (int j = 0; j < block.keys; ++j) {
       task.d_bias[r][(block.begin + j) * task.d_bias_step] += kept.d_scores[j * kept.ld + r];

@@ -183,24 +183,24 @@ inline void rows_into_lanes(T* to, int ld, const void* const* from, Storage stor
   }
 }
 
-/// And back: to[row][column] = factor·from[column·ld + row], for up to W rows.
-template <class S, class T>
-ATTEST_INLINE void turn_back(void* const* to, const T* from, int ld, int rows, int columns,
-                             T factor) {
+/// And back: use(row, column, numbers, part) for up to W rows, the numbers of `part` columns each; they
+/// lie at from[column·ld + row].
+template <class T, class Use>
+ATTEST_INLINE void turn_lanes(const T* from, int ld, int rows, int columns, Use use) {
   constexpr int W = lanes<T>;
   const auto turn = [&](int c, auto part, int count) __attribute__((always_inline)) {
     Vec<T> square[W];
     if (count >= W) {
 #pragma GCC unroll 16
-      for (int k = 0; k < W; ++k) square[k] = load(from + (c + k) * ld) * factor;
+      for (int k = 0; k < W; ++k) square[k] = load(from + (c + k) * ld);
     } else {
       for (int k = 0; k < W; ++k) square[k] = Vec<T>{};
-      for (int k = 0; k < count; ++k) square[k] = load(from + (c + k) * ld) * factor;
+      for (int k = 0; k < count; ++k) square[k] = load(from + (c + k) * ld);
     }
     transpose<T>(square);
 #pragma GCC unroll 16
     for (int r = 0; r < W; ++r) {
-      if (r < rows) Io<S>::put(static_cast<S*>(to[r]) + c, square[r], part);
+      if (r < rows) use(r, c, square[r], part);
     }
   };
   int c = 0;
@@ -208,21 +208,27 @@ ATTEST_INLINE void turn_back(void* const* to, const T* from, int ld, int rows, i
   if (c < columns) turn(c, Part<T>{columns - c}, columns - c);
 }
 
+/// to[row][column] = factor·from[column·ld + row]
 template <class T>
 inline void lanes_into_rows(void* const* to, Storage storage, std::int64_t step, const T* from,
                             int ld, int rows, int columns, T factor) {
   constexpr int W = lanes<T>;
-  for (int r = 0; r < rows; r += W) {
-    const int count = rows - r < W ? rows - r : W;
-    if (step == 1 && with_stored<T>(
-                         storage, [&]<class S>() __attribute__((always_inline)) {
-                           turn_back<S, T>(to + r, from + r, ld, count, columns, factor);
-                         })) {
+  for (int first = 0; first < rows; first += W) {
+    const int count = rows - first < W ? rows - first : W;
+    if (step == 1 &&
+        with_stored<T>(
+            storage, [&]<class S>() __attribute__((always_inline)) {
+              turn_lanes<T>(
+                  from + first, ld, count, columns,
+                  [&](int r, int c, Vec<T> numbers, auto part) __attribute__((always_inline)) {
+                    Io<S>::put(static_cast<S*>(to[first + r]) + c, numbers * factor, part);
+                  });
+            })) {
       continue;
     }
-    for (int lane = r; lane < r + count; ++lane) {
+    for (int r = first; r < first + count; ++r) {
       for (int c = 0; c < columns; ++c) {
-        write_number<T>(to[lane], storage, c * step, from[c * ld + lane] * factor);
+        write_number<T>(to[r], storage, c * step, from[c * ld + r] * factor);
       }
     }
   }
