@@ -23,6 +23,7 @@ std::array<KernelTable, 5> all_tables() {
              kernels::avx512::backward_table()};
     }
     if (set.isa == Isa::avx512bf16) row.forward.bf16 = kernels::avx512bf16::forward_bf16();
+    if (set.isa == Isa::amx) row.forward.bf16 = kernels::amx::forward_bf16();
 #endif
     tables[static_cast<std::size_t>(set.isa)] = row;
   }

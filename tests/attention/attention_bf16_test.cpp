@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "attest/lab/attention.h"
-#include "tests/attention/engine_cases_typed.h"
+#include "tests/attention/engine_cases_window.h"
 
 namespace attest::test {
 namespace {
@@ -80,40 +80,12 @@ TEST(AttentionBFloat16, MeansOfWholeNumbersAreExact) {
   }
 }
 
-/// A window's first key is even or odd: which two keys make a pair must not depend on the rows that
-/// happen to share a block. Large values cancel: key j + 51 is key j, its value the opposite, and a
-/// window is 102 long. So the last bits of f32, which the order of a sum decides, are seen in bfloat16.
 TEST(AttentionBFloat16, PairsAreThoseOfAbsolutePlaces) {
-  Random random(11, 11);
-  constexpr std::int64_t length = 300, period = 51;
-  EngineCase c = plain_case(1, length, length, 8, 16);
-  const auto draw = [&] { return rounded_to(random.uniform(-2, 2), DType::bf16); };
-  for (double& x : c.query.elements()) x = draw();
-  for_each_index(c.key.view<4>().extents, [&](const auto& i) {
-    c.key(0, 0, i[2], i[3]) = i[2] < period ? draw() : c.key(0, 0, i[2] - period, i[3]);
-  });
-  for_each_index(c.value.view<4>().extents, [&](const auto& i) {
-    const double size = i[2] % period < 45 ? 1024 : 1;
-    const bool again = i[2] >= period && size > 1;
-    c.value(0, 0, i[2], i[3]) = again ? -c.value(0, 0, i[2] - period, i[3]) : size * draw();
-  });
-  c.chosen.mask = Mask::causal();
-  c.chosen.mask.window.left = 2 * period - 1;
   for (const Isa isa : present_isas()) {
     SCOPED_TRACE(name_of(isa));
-    const Execution execution{.isa = isa, .reproducible = Reproducible::per_row};
-    const EngineForward whole = run_engine(c, execution);
-    for (std::int64_t i = 2 * period; i < length; ++i) {
-      EngineCase one = c;
-      one.query = Tensor<double>({1, 1, 1, 8});
-      for (std::int64_t d = 0; d < 8; ++d) one.query(0, 0, 0, d) = c.query(0, 0, i, d);
-      one.chosen.mask = Mask::causal_at(i);
-      one.chosen.mask.window = c.chosen.mask.window;
-      const EngineForward alone = run_engine(one, execution);
-      for (std::int64_t e = 0; e < 16; ++e) {
-        ASSERT_TRUE(same_bits(alone.output(0, 0, 0, e), whole.output(0, 0, i, e))) << i << " " << e;
-      }
-    }
+    expect_rows_alone_as_together([&](const EngineCase& c) {
+      return run_engine(c, {.isa = isa, .reproducible = Reproducible::per_row});
+    });
   }
 }
 

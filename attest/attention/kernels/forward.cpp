@@ -18,8 +18,11 @@ struct NumberProducts {
     bool guarded = false;
   };
   static constexpr int keys_at_once = 1;
+  static constexpr int group_vectors = most_vectors;
+  static constexpr bool own_scores = false;
   static constexpr int key_step = 1;
   static constexpr int query_numbers(int D) { return D; }
+  static constexpr int output_numbers(int E) { return E; }
   static void begin() {}
   static void end() {}
 
@@ -27,6 +30,11 @@ struct NumberProducts {
                           int rows) {
     rows_into_lanes<T>(group.query, group.vectors * lanes<T>, task.query + group.first_row,
                        task.storage, task.query_step, rows, task.D, task.modify.query_factor);
+  }
+
+  static void all_groups(const Group<NumberProducts>* groups, int count,
+                         const KeyBlock<NumberProducts>& block, const ForwardBlock<T>& task) {
+    one_by_one(groups, count, block, task);
   }
 
   /// `room`: keys, values, and a copy of the values.
@@ -67,7 +75,7 @@ struct NumberProducts {
           Tile<R, N, T> tile;
           tile.clear();
           tile.multiply(key.data + at * key.row, key.row, 1, group.query, ld, task.D);
-          tile.save(block.scores + at * ld, ld);
+          tile.save(group.scores + at * ld, ld);
           ATTEST_UNROLL for (int v = 0; v < N; ++v) {
             ATTEST_UNROLL for (int r = 0; r < R; ++r) largest[v] =
                 larger(tile.sums[r][v], largest[v]);
@@ -76,8 +84,8 @@ struct NumberProducts {
   }
 
   ATTEST_INLINE static void save(T* at, const Vec<T>* weight) { store<T>(at, *weight); }
-  static T weight(const KeyBlock<NumberProducts>& block, int ld, int j, int lane) {
-    return block.scores[j * ld + lane];
+  static T weight(const Group<NumberProducts>& group, int j, int lane) {
+    return group.scores[j * group.vectors * lanes<T> + lane];
   }
 
   template <int N>
@@ -90,7 +98,7 @@ struct NumberProducts {
         task.E, [&]<int R>(int at) __attribute__((always_inline)) {
           Tile<R, N, T> tile;
           tile.load_scaled(group.output + at * ld, ld, factor);
-          tile.multiply(value.data + at, 1, value.row, block.scores, ld, block.keys);
+          tile.multiply(value.data + at, 1, value.row, group.scores, ld, block.keys);
           tile.save(group.output + at * ld, ld);
         });
   }

@@ -82,9 +82,11 @@ struct ForwardBlock {
   T* scratch = nullptr;  ///< forward_scratch(D, E) numbers, 64-byte aligned
 };
 
-/// How many numbers of scratch a block needs.
+/// How many numbers of scratch a block needs; some products pad D and E to multiples of 32.
 constexpr std::int64_t forward_scratch(std::int64_t D, std::int64_t E) {
-  return block_rows * (D + E + block_keys) + block_keys * (D + 2 * E) + 8 * block_rows;
+  const std::int64_t d = (D + 31) / 32 * 32;
+  const std::int64_t e = (E + 31) / 32 * 32;
+  return block_rows * (d + e + block_keys + 2) + block_keys * (d + 2 * e);
 }
 
 /// Few rows against part of the keys, as decoding has them: numbers of a row lie in one register, so a

@@ -42,8 +42,11 @@ struct PairProducts {
     bool guarded = false;
   };
   static constexpr int keys_at_once = 2;
+  static constexpr int group_vectors = most_vectors;
+  static constexpr bool own_scores = false;
   static constexpr int key_step = 2;
   static constexpr int query_numbers(int D) { return (D + 1) / 2; }
+  static constexpr int output_numbers(int E) { return E; }
   static void begin() {}
   static void end() {}
 
@@ -51,6 +54,11 @@ struct PairProducts {
                           int rows) {
     pairs_into_lanes(group.query, group.vectors * lanes<float>, task.query + group.first_row,
                      task.query_step, rows, task.D, query_numbers(task.D));
+  }
+
+  static void all_groups(const Group<PairProducts>* groups, int count,
+                         const KeyBlock<PairProducts>& block, const ForwardBlock<float>& task) {
+    one_by_one(groups, count, block, task);
   }
 
   /// `room`: keys, values, and a copy of the values.
@@ -91,19 +99,19 @@ struct PairProducts {
           ATTEST_UNROLL for (int v = 0; v < N; ++v) {
             ATTEST_UNROLL for (int r = 0; r < R; ++r) {
               const F32 score = tile.sums[r][v] * factor;
-              store<float>(block.scores + (at + r) * ld + v * lanes<float>, score);
+              store<float>(group.scores + (at + r) * ld + v * lanes<float>, score);
               largest[v] = larger(score, largest[v]);
             }
           }
         });
-    hide_rows(block.scores, ld, block.keys, block.padded_keys());
+    hide_rows(group.scores, ld, block.keys, block.padded_keys());
   }
 
   ATTEST_INLINE static void save(float* at, const F32* weights) {
     store<float>(at, pairs_of(weights[0], weights[1]));
   }
-  static float weight(const KeyBlock<PairProducts>& block, int ld, int j, int lane) {
-    return weight_in_pairs(block.scores, ld, j, lane);
+  static float weight(const Group<PairProducts>& group, int j, int lane) {
+    return weight_in_pairs(group.scores, group.vectors * lanes<float>, j, lane);
   }
 
   /// Values are read in place too: a word is put together of two rows as it is broadcast.
@@ -113,7 +121,7 @@ struct PairProducts {
                                 const ForwardBlock<float>& task, const F32* factor) {
     constexpr int ld = N * lanes<float>;
     const PairRows value = block.operands.value;
-    const auto* weights = reinterpret_cast<const std::uint32_t*>(block.scores);
+    const auto* weights = reinterpret_cast<const std::uint32_t*>(group.scores);
     const int words = block.keys / 2;
     for_each_tile<N>(
         task.E, [&]<int R>(int at) __attribute__((always_inline)) {

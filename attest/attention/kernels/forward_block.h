@@ -21,15 +21,17 @@
 ///     Number               what scores, sums and outputs are
 ///     Query                what the queries are made of, P::query_numbers(D) for each row
 ///     Operands             keys and values of one block, and whether `guarded` values were taken out
-///     begin(), end()       around all work of a block of rows
-///     place_query(group, task, rows)
-///     prepare(block, task, room)                 gives the operands
-///     score<N>(group, block, task, largest)      step 1
-///     mix<N>(group, block, task, factor)         step 4
-///     keys_at_once         of so many keys step 3 hands the weights to save(at, weights)
-///     weight(block, ld, j, lane)                 what was saved
+///     group_vectors        registers of rows that are worked on together
+///     output_numbers(E)    numbers of a row's output, those that are only padding included
+///     own_scores           whether each group keeps scores of its own
 ///     key_step             keys whose products are summed in an order of their own: blocks begin at
 ///                          multiples of it, and scores end at one, in rows of −∞
+///     keys_at_once         of so many keys step 3 hands the weights to save(at, weights)
+///     begin(), end()       around all work of a block of rows
+///     place_query(group, task, rows)
+///     prepare(block, task, room)                    gives the operands
+///     all_groups(groups, count, block, task)        steps 1 to 4
+///     weight(group, j, lane)                        what was saved
 ///
 /// Bytes moved: keys and values once a block of 64 rows; everything else stays in the first two
 /// levels of cache.
@@ -38,14 +40,15 @@ namespace attest::kernels::ATTEST_ISA {
 template <class T>
 constexpr T minus_infinity = -__builtin_inf();
 
-/// Up to `most_vectors` registers of rows, with all that belongs to them.
+/// Up to P::group_vectors registers of rows, with all that belongs to them.
 template <class P>
 struct Group {
   using T = typename P::Number;
   int vectors = 0;
   int first_row = 0;
   typename P::Query* query = nullptr;  // [query_numbers(D)][vectors·W]
-  T* output = nullptr;                 // [E][vectors·W]
+  T* scores = nullptr;                 // [padded keys][vectors·W], then weights
+  T* output = nullptr;                 // [output_numbers(E)][vectors·W]
   T* peak = nullptr;                   // [vectors·W]
   T* sum = nullptr;                    // [vectors·W]
 };
@@ -60,7 +63,6 @@ struct KeyBlock {
   const BlockMask* mask = nullptr;      // absent: every row sees every key
   const std::uint64_t* kept = nullptr;  // absent: no dropout
   bool hides = false;                   // by the mask or by weights of 0
-  T* scores = nullptr;                  // [padded_keys()][vectors·W]
 
   [[nodiscard]] int padded_keys() const {
     return (keys + P::key_step - 1) / P::key_step * P::key_step;
@@ -73,7 +75,7 @@ ATTEST_INLINE void modify(const Group<P>& group, const KeyBlock<P>& block,
                           const ForwardBlock<T>& task, Vec<T>* largest) {
   constexpr int ld = N * lanes<T>;
   if (changes_scores(task.modify)) {
-    change_scores<N, T>(block.scores, ld, task.modify, group.first_row, task.rows, block.begin,
+    change_scores<N, T>(group.scores, ld, task.modify, group.first_row, task.rows, block.begin,
                         block.keys);
   } else if (block.mask == nullptr) {
     return;
@@ -82,7 +84,7 @@ ATTEST_INLINE void modify(const Group<P>& group, const KeyBlock<P>& block,
     Vec<T> most = broadcast(minus_infinity<T>);
     const auto shift = static_cast<unsigned>(group.first_row + v * lanes<T>);
     for (int j = 0; j < block.keys; ++j) {
-      T* at = block.scores + j * ld + v * lanes<T>;
+      T* at = group.scores + j * ld + v * lanes<T>;
       Vec<T> s = load(at);
       if (block.mask != nullptr) {
         s = select(lanes_of_bits<T>(block.mask->seen[j] >> shift), s, broadcast(minus_infinity<T>));
@@ -95,10 +97,11 @@ ATTEST_INLINE void modify(const Group<P>& group, const KeyBlock<P>& block,
 }
 
 /// Step 3: scores become weights; gives the factor of what was summed before. With dropout, weights
-/// not kept become 0 and the others grow; the sums are of all weights.
-template <int N, bool dropping, class P, class T = typename P::Number>
+/// not kept become 0 and the others grow; the sums are of all weights. Calls between(j) on the way.
+template <int N, bool dropping, class P, class T = typename P::Number, class Between>
 ATTEST_INLINE void weigh(const Group<P>& group, const KeyBlock<P>& block,
-                         const Modifiers<T>& modify, const Vec<T>* largest, Vec<T>* factor) {
+                         const Modifiers<T>& modify, const Vec<T>* largest, Vec<T>* factor,
+                         Between between) {
   constexpr int ld = N * lanes<T>;
   constexpr int at_once = P::keys_at_once;
   const Vec<T> exponent = broadcast(modify.exponent);
@@ -115,7 +118,7 @@ ATTEST_INLINE void weigh(const Group<P>& group, const KeyBlock<P>& block,
   }
   for (int j = 0; j < block.padded_keys(); j += at_once) {
     ATTEST_UNROLL for (int v = 0; v < N; ++v) {
-      T* at = block.scores + j * ld + v * lanes<T>;
+      T* at = group.scores + j * ld + v * lanes<T>;
       Vec<T> weights[at_once];
       ATTEST_UNROLL for (int k = 0; k < at_once; ++k) {
         weights[k] = exp2_of_product(load(at + k * ld) - peak[v], exponent);
@@ -128,8 +131,20 @@ ATTEST_INLINE void weigh(const Group<P>& group, const KeyBlock<P>& block,
       }
       P::save(at, weights);
     }
+    between(j);
   }
   ATTEST_UNROLL for (int v = 0; v < N; ++v) store<T>(group.sum + v * lanes<T>, sum[v]);
+}
+
+template <int N, class P, class T = typename P::Number, class Between>
+ATTEST_INLINE void weigh_any(const Group<P>& group, const KeyBlock<P>& block,
+                             const Modifiers<T>& modify, const Vec<T>* largest, Vec<T>* factor,
+                             Between between) {
+  if (block.kept == nullptr) {
+    weigh<N, false>(group, block, modify, largest, factor, between);
+  } else {
+    weigh<N, true>(group, block, modify, largest, factor, between);
+  }
 }
 
 template <int N, class P, class T = typename P::Number>
@@ -139,11 +154,7 @@ template <int N, class P, class T = typename P::Number>
   Vec<T> factor[N];
   P::template score<N>(group, block, task, largest);
   modify<N>(group, block, task, largest);
-  if (block.kept == nullptr) {
-    weigh<N, false>(group, block, task.modify, largest, factor);
-  } else {
-    weigh<N, true>(group, block, task.modify, largest, factor);
-  }
+  weigh_any<N>(group, block, task.modify, largest, factor, [](int) {});
   P::template mix<N>(group, block, task, factor);
 }
 
@@ -157,24 +168,58 @@ void step_any(const Group<P>& group, const KeyBlock<P>& block, const ForwardBloc
   step<1>(group, block, task);
 }
 
+/// A hidden value that is not finite must not meet a weight of 0. If the block has such values they
+/// are replaced by zeros in a copy, and each is then given to the rows that see it, one by one.
+template <class P, class T = typename P::Number>
+void add_guarded(const Group<P>& group, const KeyBlock<P>& block, const ForwardBlock<T>& task) {
+  const int ld = group.vectors * lanes<T>;
+  for (int j = 0; j < block.keys; ++j) {
+    for (int e = 0; e < task.E; ++e) {
+      const T number = read_number<T>(task.value.data, task.storage,
+                                      (block.begin + j) * task.value.row + e * task.value.column);
+      if (number - number == 0) continue;
+      for (int lane = 0; lane < ld && group.first_row + lane < task.rows; ++lane) {
+        const T weight = P::weight(group, j, lane);
+        const auto row = static_cast<unsigned>(group.first_row + lane);
+        const bool hidden = block.mask != nullptr && ((block.mask->seen[j] >> row) & 1U) == 0;
+        if (hidden || (weight == 0 && task.modify.value_guard)) continue;
+        group.output[e * ld + lane] += weight * number;
+      }
+    }
+  }
+}
+
+/// Groups one after another, by P::score<N> and P::mix<N>.
+template <class P, class T = typename P::Number>
+void one_by_one(const Group<P>* groups, int count, const KeyBlock<P>& block,
+                const ForwardBlock<T>& task) {
+  for (int g = 0; g < count; ++g) {
+    step_any(groups[g], block, task);
+    if (block.operands.guarded) add_guarded(groups[g], block, task);
+  }
+}
+
 template <class P, class T = typename P::Number>
 int make_groups(Group<P>* groups, const ForwardBlock<T>& task, T* scratch) {
   constexpr int W = lanes<T>;
   const int vectors = (task.rows + W - 1) / W;
   int count = 0;
-  for (int v = 0; v < vectors; v += most_vectors) {
+  T* const scores =
+      scratch + block_rows * (P::query_numbers(task.D) + P::output_numbers(task.E) + 2);
+  for (int v = 0; v < vectors; v += P::group_vectors) {
     Group<P>& group = groups[count++];
-    group.vectors = vectors - v < most_vectors ? vectors - v : most_vectors;
+    group.vectors = vectors - v < P::group_vectors ? vectors - v : P::group_vectors;
     group.first_row = v * W;
     const int ld = group.vectors * W;
     group.query = reinterpret_cast<typename P::Query*>(scratch);
     group.output = scratch + ld * P::query_numbers(task.D);
-    group.peak = group.output + ld * task.E;
+    group.scores = scores + (P::own_scores ? group.first_row * block_keys : 0);
+    group.peak = group.output + ld * P::output_numbers(task.E);
     group.sum = group.peak + ld;
     scratch = group.sum + ld;
     P::place_query(group, task,
                    task.rows - group.first_row < ld ? task.rows - group.first_row : ld);
-    for (int k = 0; k < ld * task.E; ++k) group.output[k] = 0;
+    for (int k = 0; k < ld * P::output_numbers(task.E); ++k) group.output[k] = 0;
     for (int k = 0; k < ld; ++k) {
       group.peak[k] = minus_infinity<T>;
       group.sum[k] = 0;

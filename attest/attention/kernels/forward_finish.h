@@ -3,30 +3,8 @@
 
 #include "attest/attention/kernels/forward_block.h"
 
-/// The ends of a forward pass: values that must not meet a weight of 0, the loop over blocks of keys,
-/// and the division.
+/// The frame of a forward pass: the loop over blocks of keys, and the division at the end.
 namespace attest::kernels::ATTEST_ISA {
-
-/// A hidden value that is not finite must not meet a weight of 0. If the block has such values they
-/// are replaced by zeros in a copy, and each is then given to the rows that see it, one by one.
-template <class P, class T = typename P::Number>
-void add_guarded(const Group<P>& group, const KeyBlock<P>& block, const ForwardBlock<T>& task) {
-  const int ld = group.vectors * lanes<T>;
-  for (int j = 0; j < block.keys; ++j) {
-    for (int e = 0; e < task.E; ++e) {
-      const T number = read_number<T>(task.value.data, task.storage,
-                                      (block.begin + j) * task.value.row + e * task.value.column);
-      if (number - number == 0) continue;
-      for (int lane = 0; lane < ld && group.first_row + lane < task.rows; ++lane) {
-        const T weight = P::weight(block, ld, j, lane);
-        const auto row = static_cast<unsigned>(group.first_row + lane);
-        const bool hidden = block.mask != nullptr && ((block.mask->seen[j] >> row) & 1U) == 0;
-        if (hidden || (weight == 0 && task.modify.value_guard)) continue;
-        group.output[e * ld + lane] += weight * number;
-      }
-    }
-  }
-}
 
 /// The end of a group: the sink joins, sums divide, results leave. Gives the rows that saw nothing.
 template <class P, class T = typename P::Number>
@@ -81,10 +59,10 @@ std::uint64_t finish(const Group<P>& group, const ForwardBlock<T>& task) {
 template <class P, class T = typename P::Number>
 std::uint64_t forward(const ForwardBlock<T>& task) {
   P::begin();
-  Group<P> groups[block_rows / lanes<T> / most_vectors + 1];
+  Group<P> groups[block_rows / lanes<T> / P::group_vectors + 1];
   const int count = make_groups(groups, task, task.scratch);
-  T* scores = task.scratch + block_rows * (P::query_numbers(task.D) + task.E + 2);
-  T* room = scores + block_rows * block_keys;
+  T* const room = task.scratch + block_rows * (P::query_numbers(task.D) +
+                                               P::output_numbers(task.E) + 2 + block_keys);
   KeySpan span = span_of(task);
   if (span.begin < span.end) span.begin -= span.begin % P::key_step;
   BlockMask mask;
@@ -97,17 +75,13 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
     make_mask(mask, task, block.begin, block.keys);
     if (!mask.whole && mask.none) continue;
     block.mask = mask.whole ? nullptr : &mask;
-    block.scores = scores;
     if (task.modify.dropout != nullptr) {
       kept_weights(kept, task.modify, task.rows, block.begin, block.keys);
       block.kept = kept;
     }
     block.hides = block.mask != nullptr || task.modify.value_guard;
     block.operands = P::prepare(block, task, room);
-    for (int g = 0; g < count; ++g) {
-      step_any(groups[g], block, task);
-      if (block.operands.guarded) add_guarded(groups[g], block, task);
-    }
+    P::all_groups(groups, count, block, task);
   }
   std::uint64_t empty = 0;
   for (int g = 0; g < count; ++g) empty |= finish(groups[g], task);

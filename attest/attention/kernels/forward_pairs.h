@@ -2,7 +2,6 @@
 #pragma once
 
 #include "attest/attention/kernels/forward_block.h"
-#include "attest/linalg/kernels/gemm_pack.h"
 
 /// What forward passes in pairs of bfloat16 share.
 namespace attest::kernels::ATTEST_ISA {
@@ -51,15 +50,13 @@ inline void pairs_into_lanes(std::uint32_t* to, int ld, const void* const* from,
   constexpr int W = lanes<float>;
   for (int r = 0; r < ld; r += W) {
     int p = 0;
-    if (step == 1 && r + W <= rows) {
-      for (; 2 * (p + W) <= columns; p += W) {
-        F32 line[W];
-        for (int i = 0; i < W; ++i) {
-          __builtin_memcpy(&line[i], static_cast<const std::uint16_t*>(from[r + i]) + 2 * p, 64);
-        }
-        transpose<float>(line);
-        for (int i = 0; i < W; ++i) __builtin_memcpy(to + (p + i) * ld + r, &line[i], 64);
-      }
+    if (step == 1) {  // the words are there already, and are turned as if they were floats
+      turn_rows<float, float>(
+          from + r, rows - r < W ? rows - r : W,
+          columns / 2, [&](int c, F32 word) __attribute__((always_inline)) {
+            __builtin_memcpy(to + c * ld + r, &word, sizeof word);
+          });
+      p = columns / 2;
     }
     for (; p < words; ++p) {
       for (int i = r; i < r + W; ++i) {
@@ -77,8 +74,8 @@ inline void pairs_into_lanes(std::uint32_t* to, int ld, const void* const* from,
 }
 
 /// Scores of keys that are not there.
-inline void hide_rows(float* scores, int ld, int keys, int whole) {
-  for (int k = keys * ld; k < whole * ld; ++k) scores[k] = minus_infinity<float>;
+inline void hide_rows(float* scores, int ld, int keys, int padded) {
+  for (int k = keys * ld; k < padded * ld; ++k) scores[k] = minus_infinity<float>;
 }
 
 /// Weights of two keys, rounded to nearest even, one word a lane; a NaN stays one.
