@@ -190,6 +190,82 @@ TEST_P(FieldCases, A01AndA11EmptyRowsAndHiddenNaN) {
   gives(c, {{1.6604769013466861, 2.6604769013466861}, {1, 2}});
 }
 
+TEST_P(FieldCases, A03AFiniteSentinelWouldGiveTheMeanOfTheValues) {
+  EngineCase c = of(query1, key1, value1);
+  c.visible = mask_of({"TFT", "FFF"});
+  gives(c, {{3, 4}, {0, 0}});
+  // A bias of −∞ is a mask; a large finite one is a number, and gives the mean of the values.
+  c.visible.reset();
+  c.bias = one_head({{0, -engine_infinity, 0}, std::vector<double>(3, -engine_infinity)});
+  gives(c, {{3, 4}, {0, 0}});
+  c.bias = one_head({{0, -0x1p100, 0}, {-0x1p100, -0x1p100, -0x1p100}});
+  for (const DType storage : {DType::f32, DType::f64}) {
+    c.storage = c.bias_storage = storage;
+    const EngineForward found = run_engine(c, {.isa = GetParam()});
+    ASSERT_FALSE(found.failure);
+    for (std::int64_t e = 0; e < 2; ++e) {  // three times a third of three small whole numbers
+      const double mean = 3.0 + static_cast<double>(e),
+                   u = storage == DType::f32 ? 0x1p-24 : 0x1p-53;
+      EXPECT_TRUE(within(found.output(0, 0, 1, e), mean, 4 * u * mean));
+    }
+  }
+}
+
+TEST_P(FieldCases, A19ViewsAreReadByTheirOwnStrides) {
+  std::vector<double> fused(36);
+  for (std::size_t n = 0; n < fused.size(); ++n) fused[n] = static_cast<double>(n + 1) / 8;
+  const std::vector<float> narrow(fused.begin(), fused.end());
+  const double right[2][3][2] = {{{1.125, 1.25},
+                                  {2.5843096612007801, 2.7093096612007801},
+                                  {4.1232621204871039, 4.2482621204871039}},
+                                 {{1.375, 1.5},
+                                  {2.8507870276063675, 2.9757870276063675},
+                                  {4.3739778978004074, 4.4989778978004074}}};
+  // [position 3][q, k, v][head 2][2]; `step` of the key's positions is 0 where one key is expanded.
+  const auto part = [](auto* data, std::int64_t which, std::int64_t step) {
+    return View<std::remove_pointer_t<decltype(data)>, 4>(data + 4 * which, {1, 2, 3, 2},
+                                                          {36, 2, step, 1});
+  };
+  const auto judge = [&](const auto* data, DType storage, const auto& options) {
+    const Execution execution{.isa = GetParam()};
+    const auto found =
+        attention(part(data, 0, 12), part(data, 1, 12), part(data, 2, 12), options, execution);
+    const auto bound = check::engine_bound(
+        {part(fused.data(), 0, 12), part(fused.data(), 1, 12), part(fused.data(), 2, 12)},
+        AttentionOptions<double>{.mask = Mask::causal()}, {storage, GetParam()});
+    ASSERT_TRUE(bound);
+    const auto key = part(data, 1, 0);
+    const auto uniform = attention(part(data, 0, 12), key, part(data, 2, 12), options, execution);
+    for_each_index(found.output().extents, [&](const auto& i) {
+      const double x = right[i[1]][i[2]][i[3]];
+      EXPECT_TRUE(within(static_cast<double>(found.output()(0, i[1], i[2], i[3])), x,
+                         bound->output(0, i[1], i[2], i[3]) + 1e-16 * x));
+      double sum = 0;  // equal scores: the mean of the values so far, exact but for one quotient
+      for (std::int64_t j = 0; j <= i[2]; ++j) {
+        sum += fused[static_cast<std::size_t>(12 * j + 8 + 2 * i[1] + i[3])];
+      }
+      const double mean = sum / static_cast<double>(i[2] + 1);
+      const double u = storage == DType::f32 ? 0x1p-24 : 0x1p-53;
+      EXPECT_TRUE(
+          within(static_cast<double>(uniform.output()(0, i[1], i[2], i[3])), mean, 2 * u * mean));
+    });
+  };
+  judge(fused.data(), DType::f64, AttentionOptions<double>{.mask = Mask::causal()});
+  judge(narrow.data(), DType::f32, AttentionOptions<float>{.mask = Mask::causal()});
+}
+
+TEST_P(FieldCases, A28SoftmaxRunsOverKeys) {
+  EngineCase c = of({{0}, {0}}, {{0}, {0}}, {{0}, {1}});
+  c.storage = c.bias_storage = DType::f64;
+  c.bias = one_head({{0, std::log(3.0)}, {0, 0}});
+  const EngineForward found = run_engine(c, {.isa = GetParam()});
+  const auto bound = check::engine_bound(c.inputs(), c.options(), {DType::f64, GetParam()});
+  ASSERT_TRUE(bound && !found.failure);
+  // The logarithm is rounded as the case is written: that moves the weights by a unit.
+  EXPECT_TRUE(within(found.output(0, 0, 0, 0), .75, bound->output(0, 0, 0, 0) + 0x1p-53));
+  EXPECT_EQ(found.output(0, 0, 1, 0), .5);
+}
+
 TEST_P(FieldCases, A05A06A08A13PositionsAndMasks) {
   EngineCase c = of(column({0, 0}), Rows(5, {0.0}), column(powers));
   c.chosen.mask = Mask::causal_bottom_right();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The ONNX project's tests of the layers that a transformer needs beside attention. RotaryEmbedding is
-// not here: its tables of cosines are free, and linalg's rope calculates its own; lab::rope_turn has it.
+// The ONNX project's tests of the layers that a transformer needs beside attention.
 
 #include <gtest/gtest.h>
 
@@ -14,6 +13,7 @@
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
 #include "attest/linalg/norms.h"
+#include "attest/linalg/rope.h"
 #include "attest/linalg/softmax.h"
 #include "tests/support/file_builders.h"
 
@@ -119,6 +119,51 @@ void check_softmax(const Node& node, const Function& function) {
   expect_near(y, node.get("out.y"), node);
 }
 
+/// RotaryEmbedding: y = cos·x + sin·x', where x' is x with each pair (a, b) turned to (−b, a). The node's
+/// cosines and sines are any numbers, and rope calculates its own; but which features are paired, which
+/// are turned at all and where the heads lie is rope's. So x' is had from rope, by a turn of all pairs
+/// by one radian, cos 1·x + sin 1·x', and what the node asks for is made from it.
+void check_rotary(const Node& node) {
+  Tensor<float> x = node.get("in.input");
+  const Tensor<float> cosines = node.get("in.cos_cache"), sines = node.get("in.sin_cache");
+  const bool flat = x.rank() == 3;  // [B, T, H·D], else [B, H, T, D]
+  const std::int64_t heads = flat ? static_cast<std::int64_t>(node.attribute("num_heads", 0)) : 0;
+  const auto view_of = [&](Tensor<float>& tensor) {
+    if (!flat) return tensor.view<4>();
+    const std::int64_t D = tensor.extent(2) / heads;
+    return View<float, 4>(tensor.data(), {tensor.extent(0), tensor.extent(1), heads, D})
+        .swapped(1, 2);
+  };
+  const View<float, 4> from = view_of(x);
+  const auto [B, H, T, D] = from.extents;
+  const auto chosen = static_cast<std::int64_t>(node.attribute("rotary_embedding_dim", 0));
+  const std::int64_t R = chosen == 0 ? D : chosen;
+  const bool interleaved = node.attribute("interleaved", 0) == 1;
+  RopeConfig one_radian;
+  one_radian.pairing = interleaved ? RopePairing::interleaved : RopePairing::half;
+  one_radian.base = 1;
+  one_radian.rotary_dim = chosen;
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(T), 1);
+  Tensor<float> y(x.shape());
+  const View<float, 4> turned = view_of(y);
+  rope(turned, from, one_radian, {.positions = {ones.data(), {1, T}}});
+  for (std::int64_t n = 0; n < B * H * T * D; ++n) {
+    const std::int64_t b = n / (H * T * D), h = n / (T * D) % H, t = n / D % T, d = n % D;
+    if (d >= R) continue;  // copied by rope
+    const std::int64_t pair = interleaved ? d / 2 : d % (R / 2);
+    const bool by_place = node.has("in.position_ids");
+    const auto row = static_cast<std::int64_t>(by_place ? node.get("in.position_ids")(b, t)
+                                                        : static_cast<float>(b * T + t));
+    const auto at = static_cast<std::size_t>(row * (R / 2) + pair);
+    const double own = static_cast<double>(from(b, h, t, d));
+    const double other =
+        (static_cast<double>(turned(b, h, t, d)) - std::cos(1.0) * own) / std::sin(1.0);
+    turned(b, h, t, d) = static_cast<float>(static_cast<double>(cosines.data()[at]) * own +
+                                            static_cast<double>(sines.data()[at]) * other);
+  }
+  expect_near(y, node.get("out.output"), node);
+}
+
 /// Runs the check on every node of a folder, of which there must be so many.
 template <class Check>
 void on_all(const char* folder, std::size_t count, const Check& check) {
@@ -136,6 +181,8 @@ TEST(OnnxLayers, LayerNormalizationPasses19Of19) {
 TEST(OnnxLayers, RmsNormalizationPasses19Of19) {
   on_all("rms_normalization", 19, [](const Node& node) { check_norm(node, Norm::rms_norm); });
 }
+
+TEST(OnnxLayers, RotaryEmbeddingPasses8Of8) { on_all("rotary_embedding", 8, check_rotary); }
 
 TEST(OnnxLayers, SoftmaxPasses7Of7) {
   on_all("softmax", 7, [](const Node& node) {
