@@ -27,11 +27,11 @@ struct EngineBound {
 
 /// Formula       |attention − lab::attention| ≤ bound for each number, where no row is empty. With
 ///               ρ_j for what may happen to exp(score j), relative, and n visible keys,
-///                   ρ_j ≤ e_j + u·(peak − score_j) + (2.5 + 3.5·blocks)·u
-///                   e_j ≤ u·((D + 6)·A_j + 20·|capped_j| + 4·|bias_j| + 7·|alibi_j|)
+///                   ρ_j ≤ e_j + 4u·(peak − score_j) + (3.25 + 4.25·blocks)·u
+///                   e_j ≤ u·((D + 4)·A_j + 10·|capped_j| + 2·|bias_j| + 5·|alibi_j|)
 ///                   |error| ≤ Σ_j w_j·|value_j|·(ρ_j + Σ_i w_i·ρ_i + 2·n·u) + 4u·|output| + storage
 ///               to first order; what is computed keeps the products of errors. In the weaker form
-///                   |error| ≤ [2·(D+6)·A + 2·S + 7·blocks + 2·log S + 13]·u·max|value| + storage.
+///                   |error| ≤ [2·(D+4)·A + 2·S + 8.5·blocks + 8·log S + 19]·u·max|value| + storage.
 /// Shapes        those of the results. The inputs are the engine's, widened exactly.
 /// Edge cases    0 for a row that sees no key; infinite where a result is not finite, or where the
 ///               arithmetic's range may be left: nothing is promised there.
