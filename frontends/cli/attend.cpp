@@ -183,9 +183,9 @@ bound, with the same bits for any number of threads. A note on standard error sa
 
 --compare prints no result. It runs the engine on every instruction set of this machine, with one
 thread and with several, and says how far each is from the exact tier: the largest error, the bound
-of that number, and the largest fraction of a bound that any number uses; likewise the exact tier
-against the oracle, where the call is small, and beside them the plain loop that everybody writes. Of large calls it takes 16 rows or more,
-spread evenly; --rows N chooses how many.
+of that number, and the largest fraction of a bound that any number uses. Beside it stand the plain
+loop that everybody writes first, and the exact tier against the oracle, where the call is small. Of
+large calls 16 rows or more are compared, spread evenly; --rows N chooses how many.
 
 Exit 0 when done, 2 on bad input; --compare: 0 if every bound is kept and threads change no bit, 1
 if not, 3 if nothing is promised of any number.
