@@ -56,6 +56,12 @@ TEST(Trace, ShowsWhatDropoutLeavesOut) {
   EXPECT_TRUE(contains(ended.out, "0.330238  0.000000\n")) << ended.out;
   EXPECT_TRUE(contains(ended.out, "mix  0  1.339523*10 = 13.395231")) << ended.out;
   EXPECT_TRUE(contains(ended.out, "softmax-sums ok")) << ended.out;
+  // The sum stands below the exponentials that it adds.
+  const auto column_after = [&](const char* word, const char* line) {
+    const std::size_t begin = ended.out.find(line);
+    return ended.out.find(word, begin) + std::string_view(word).size() - begin;
+  };
+  EXPECT_EQ(column_after("1.493069", "  sum "), column_after(" exp", "  key ")) << ended.out;
   EXPECT_FALSE(contains(ended.out, "VIOLATED")) << ended.out;
   const Ended hidden = run_attest({"trace", "--query-documents", "1,2", "--row", "0"});
   EXPECT_TRUE(contains(hidden.out, "no: document")) << hidden.out;
