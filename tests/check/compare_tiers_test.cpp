@@ -35,6 +35,12 @@ std::size_t sets_here() {
   return out;
 }
 
+/// The id of a failure, or "" where there is none.
+std::string failure_of(const AttentionCase& call, const CompareTiersOptions& options) {
+  const auto report = compare_tiers(call, options);
+  return report ? std::string() : report.failure().id;
+}
+
 std::string nowhere() { return "there"; }
 
 TEST(CompareTiers, EveryTypeAndOptionKeepsItsBound) {
@@ -81,6 +87,10 @@ TEST(CompareTiers, ANumberBeyondItsBoundIsBroken) {
   fit.add(1, 2, nan, nowhere);
   EXPECT_EQ(fit.broken, 6);
   EXPECT_EQ(fit.largest_error, infinity);
+  TierFit only_nan{.stage = "output"};
+  only_nan.add(nan, 1, 1, nowhere);
+  EXPECT_EQ(only_nan.used, infinity);
+  EXPECT_EQ(only_nan.error_at, "there");
   fit.add(5, 1, infinity, nowhere);
   fit.add(nan, 1, infinity, nowhere);
   fit.add(nan, nan, infinity, nowhere);
@@ -135,11 +145,12 @@ TEST(CompareTiers, NoMoreRowsThanThereAre) {
 }
 
 TEST(CompareTiers, TheFirstAndTheLastRowAreAmongTheSample) {
-  // A value that is not finite leaves nothing to promise, and only the last query sees it.
+  // A value that is not finite leaves nothing to promise, and each query sees its own key alone.
   AttentionCase call = call_in(DType::f32, {1, 2, 8, 2}, {1, 2, 8, 2}, {1, 2, 8, 2});
   call.mask = Mask::causal();
-  call.value(0, 1, 7, 0) = infinity;
+  call.mask.window = {0, 0};
   call.value(0, 0, 0, 1) = infinity;
+  call.value(0, 1, 7, 0) = infinity;
   const auto report = compare_tiers(call, {.isas = {Isa::portable}, .rows = 2}).value();
   EXPECT_EQ(report.rows_compared, 2);
   EXPECT_EQ(report.runs[2].fits[0].unpromised, 2) << to_text(report);
@@ -148,22 +159,22 @@ TEST(CompareTiers, TheFirstAndTheLastRowAreAmongTheSample) {
 TEST(CompareTiers, NothingIsRoundedFirst) {
   AttentionCase call = call_in(DType::f32, {1, 1, 2, 2}, {1, 1, 2, 2}, {1, 1, 2, 2});
   call.key(0, 0, 1, 1) = 0.1;
-  EXPECT_EQ(compare_tiers(call, {.storage = DType::f32}).failure().id, "bad-option");
+  EXPECT_EQ(failure_of(call, {.storage = DType::f32}), "bad-option");
   EXPECT_EQ(compare_tiers(call, {.storage = DType::f64}).value().verdict(), Verdict::match);
   call.key(0, 0, 1, 1) = 0.5;
   call.bias = Tensor<double>({1, 1, 1, 2});
   call.bias->elements()[0] = 0.1;
-  EXPECT_EQ(compare_tiers(call, {.storage = DType::bf16}).failure().id, "bad-option");
-  EXPECT_EQ(compare_tiers(call, {.storage = DType::i32}).failure().id, "bad-option");
+  EXPECT_EQ(failure_of(call, {.storage = DType::bf16}), "bad-option");
+  EXPECT_EQ(failure_of(call, {.storage = DType::i32}), "bad-option");
   call.bias->elements()[0] = -infinity;
   EXPECT_EQ(compare_tiers(call, {.storage = DType::f32}).value().verdict(), Verdict::match);
-  EXPECT_EQ(compare_tiers(call, {.rows = 0}).failure().id, "bad-option");
+  EXPECT_EQ(failure_of(call, {.rows = 0}), "bad-option");
 }
 
 TEST(CompareTiers, AnEmptyRowFailsUnlessThePolicyIsChosen) {
   AttentionCase call = call_in(DType::f32, {1, 1, 3, 2}, {1, 1, 3, 2}, {1, 1, 3, 2});
   call.mask = Mask::causal_at(-1);
-  EXPECT_EQ(compare_tiers(call, {}).failure().id, "no-visible-key");
+  EXPECT_EQ(failure_of(call, {}), "no-visible-key");
   for (const EmptyRow policy : {EmptyRow::zero, EmptyRow::nan}) {
     call.empty_row = policy;
     const auto report = compare_tiers(call, {}).value();
