@@ -47,8 +47,8 @@ struct GemmOptions {
 ///               rounding mode; and a row of c does not depend on how many other rows there are: it is
 ///               summed in one order always.
 /// Throws        ShapeError, ValueError: shape-mismatch, bad-option, bad-isa.
-/// Cost          2·M·N·K flops; up to 16 rows read b once, where it lies, if the instruction set is
-///               not amx. Scratch of at most 13 MiB and 0.6 MiB a worker, which the calling thread keeps.
+/// Cost          2·M·N·K flops; up to 8 rows, 16 if b's columns lie in memory, read b once, in place
+///               (not amx). Scratch of at most 13 MiB and 0.6 MiB a worker, which the calling thread keeps.
 /// Sources       Goto, van de Geijn 2008 (doi:10.1145/1356052.1356053); Van Zee, van de Geijn 2015
 ///               (doi:10.1145/2764454).
 /// See also      lab::workbook::matmul.

@@ -86,11 +86,13 @@ class Driver {
         pool_(pool),
         through_scratch_(!std::is_same_v<Out, Sum> ||
                          (product.c.strides[1] != 1 && product.c.extent(1) > 1)),
-        plan_(make_plan(k_, {.M = product.c.extent(0),
-                             .N = product.c.extent(1),
-                             .K = product.a.extent(1),
-                             .threads = pool.threads(),
-                             .through_scratch = through_scratch_})),
+        plan_(make_plan(k_,
+                        {.M = product.c.extent(0),
+                         .N = product.c.extent(1),
+                         .K = product.a.extent(1),
+                         .threads = pool.threads(),
+                         .through_scratch = through_scratch_,
+                         .b_by_columns = product.b.strides[0] == 1 && product.b.strides[1] != 1})),
         places_(pool.threads()) {}
 
   void run() {

@@ -11,6 +11,7 @@ constexpr std::int64_t private_bytes = 512 << 10;  // of packed B, in the second
 constexpr std::int64_t most_rows = 3072;           // one packing of B serves all of these
 constexpr std::int64_t rows_through_scratch = 1024;
 constexpr std::int64_t cols_through_scratch = 1536;
+constexpr std::int64_t thin_rows = 8;            // beyond, packing pays if B lies by rows
 constexpr std::int64_t thin_group = 4096;        // of K: A stays in the second-level cache
 constexpr std::int64_t thin_columns = 1 << 16;   // through scratch
 constexpr std::int64_t finish_bytes = 96 << 10;  // of sums, still in the second-level cache
@@ -36,7 +37,8 @@ Plan thin_plan(const kernels::GemmKernels& k, const PlannedCall& call) noexcept 
 }  // namespace
 
 Plan make_plan(const kernels::GemmKernels& k, const PlannedCall& call) noexcept {
-  if (k.thin != nullptr && call.M <= kernels::gemm_thin_rows) return thin_plan(k, call);
+  const std::int64_t few = call.b_by_columns ? kernels::gemm_thin_rows : thin_rows;
+  if (k.thin != nullptr && call.M <= few) return thin_plan(k, call);
   Plan plan;
   plan.depth = k.depth_block;
   plan.rows =

@@ -32,6 +32,7 @@ struct PlannedCall {
   std::int64_t K = 0;
   int threads = 1;
   bool through_scratch = false;  // sums are not kept in C
+  bool b_by_columns = false;     // the numbers of a column of B lie beside each other
 };
 
 [[nodiscard]] Plan make_plan(const kernels::GemmKernels& k, const PlannedCall& call) noexcept;
