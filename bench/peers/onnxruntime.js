@@ -157,6 +157,7 @@ function maxError(g, output) {  // of the first batch
   return worst;
 }
 
+let best = Infinity;  // the best median of the ways so far
 async function measure(op) {
   const work = B * H * T * S * D;
   const chain = work < 1e5 ? 64 : work < 1e7 ? 4 : 1;
@@ -178,14 +179,17 @@ async function measure(op) {
     return performance.now() - begin;
   };
   await sample();
-  while (await sample() < 2) calls *= 2;
-  const times = [];
-  for (let total = 0; times.length < 7 || (total < 100 && times.length < 31);) {
+  let last = await sample();
+  for (; last < 2; last = await sample()) calls *= 2;
+  const fewest = last / calls / chain > 3 * best ? 3 : 7;  // it cannot become the best of them
+  const times = [last / calls / chain];
+  for (let total = last; times.length < fewest || (total < 100 && times.length < 31);) {
     const took = await sample();
     total += took;
     times.push(took / calls / chain);
   }
   times.sort((a, b) => a - b);
+  best = Math.min(best, times[times.length >> 1]);
   let pairs = 0;
   for (let i = 0; i < T; ++i) pairs += window_ ? Math.min(i, 512) + 1 : causal ? i + 1 : S;
   const median = times[times.length >> 1];

@@ -169,8 +169,10 @@ inline std::vector<double> time_calls(const std::function<void()>& call, std::si
     calls *= 2;
     seconds = sample();
   }
-  std::vector<double> out;
-  for (double total = 0; out.size() < fewest || (total < 0.1 && out.size() < 31);) {
+  // The sample that was long enough is the first.
+  std::vector<double> out{seconds / static_cast<double>(calls) * 1e3};
+  double total = seconds;
+  while (out.size() < fewest || (total < 0.1 && out.size() < 31)) {
     seconds = sample();
     total += seconds;
     out.push_back(seconds / static_cast<double>(calls) * 1e3);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // libtorch: composed attention, forward without a graph, or backward alone through a graph that is
-// kept; documents one after another; matrix products. The queries that share a key/value head are
+// kept; documents one after another; a window in blocks of queries with the keys that any of them
+// sees; matrix products. The queries that share a key/value head are
 // the rows of one product, so that no key is copied.
 #include <torch/torch.h>
 
@@ -15,8 +16,10 @@ using torch::Tensor;
 struct Call {
   Tensor query, key, value, mask;
   std::vector<std::int64_t> starts;  ///< of documents; empty: one
+  bool window = false;               ///< 512 keys back; mask is that of the blocks
 
   Tensor operator()() const {
+    if (window) return attend_in_blocks();
     if (starts.empty()) return attend(query, key, value);
     std::vector<Tensor> parts;
     for (std::size_t n = 1; n < starts.size(); ++n) {
@@ -24,6 +27,32 @@ struct Call {
       parts.push_back(attend(part(query), part(key), part(value)));
     }
     return torch::cat(parts, 2);
+  }
+
+ private:
+  static constexpr std::int64_t back = 512, step = 256;
+
+  /// Keys or values [B, H, S, D] as [B, H, blocks, D, back + step], zeros before the first.
+  static Tensor blocks_of(const Tensor& x) {
+    return torch::constant_pad_nd(x, {0, 0, back, 0}).unfold(2, back + step, step);
+  }
+
+  Tensor attend_in_blocks() const {
+    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
+    const Tensor rows = (query * scale).unflatten(2, {query.size(2) / step, step});
+    const Tensor scores = torch::matmul(rows, blocks_of(key)) + mask;
+    return torch::matmul(torch::softmax(scores, -1), blocks_of(value).transpose(-2, -1))
+        .flatten(2, 3);
+  }
+
+ public:
+  /// What attend_in_blocks adds to its scores [blocks, step, back + step].
+  static Tensor window_mask(std::int64_t queries) {
+    const Tensor i = torch::arange(queries).view({-1, step, 1});
+    const Tensor first = torch::arange(0, queries, step).view({-1, 1, 1}) - back;
+    const Tensor j = first + torch::arange(back + step);
+    const Tensor seen = j.ge(0) & j.le(i) & j.ge(i - back);
+    return torch::zeros(seen.sizes()).masked_fill(~seen, -HUGE_VAL);
   }
 
  private:
@@ -53,7 +82,9 @@ void attention(const Row& row, torch::ScalarType type) {
             tensor(in.key, row.kv_heads, row.keys),
             tensor(in.value, row.kv_heads, row.keys),
             {},
-            row.starts};
+            row.starts,
+            row.window()};
+  if (row.window()) call.mask = Call::window_mask(row.queries).to(type);
   if (row.causal()) {
     call.mask = torch::full({row.queries, row.keys}, -HUGE_VAL).triu(1).to(type);
   }
@@ -100,7 +131,7 @@ int main(int count, char** words) {
   const auto type = row.dtype == "bf16" ? torch::kBFloat16 : torch::kFloat32;
   if (row.gemm()) {
     product(row, type);
-  } else if (row.known_mask() && !row.window()) {
+  } else if (row.known_mask() && !(row.window() && row.queries % 256 != 0)) {
     attention(row, type);
   }
 }

@@ -140,11 +140,16 @@ Timing time_calls(const std::function<void()>& call) {
       for (std::int64_t n = 0; n < calls; ++n) call();
     });
   };
-  while (sample() < shortest_sample) calls *= 2;
-  std::vector<double> each;
-  double total = 0;
+  double seconds = sample();
+  while (seconds < shortest_sample) {
+    calls *= 2;
+    seconds = sample();
+  }
+  // The sample that was long enough is the first.
+  std::vector<double> each{seconds / static_cast<double>(calls) * 1e3};
+  double total = seconds;
   while (each.size() < fewest_samples || (total < enough_seconds && each.size() < most_samples)) {
-    const double seconds = sample();
+    seconds = sample();
     total += seconds;
     each.push_back(seconds / static_cast<double>(calls) * 1e3);
   }
