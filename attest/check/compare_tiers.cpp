@@ -299,16 +299,20 @@ void TierFit::add_error(double error, double bound, const std::function<std::str
 }
 
 Verdict TierComparison::verdict() const {
-  std::int64_t promised = 0;
+  bool any = false;
+  bool all_promise = true;
   for (const TierRun& run : runs) {
-    if (!run.judged) continue;
+    if (!run.judged || !run.skipped.empty()) continue;
     if (run.same_bits && !*run.same_bits) return Verdict::differs;
+    std::int64_t promised = 0;
     for (const TierFit& fit : run.fits) {
       if (fit.broken > 0) return Verdict::differs;
       promised += fit.numbers - fit.unpromised;
     }
+    any = true;
+    all_promise = all_promise && promised > 0;
   }
-  return promised > 0 ? Verdict::match : Verdict::undecided;
+  return any && all_promise ? Verdict::match : Verdict::undecided;
 }
 
 Result<TierComparison> compare_tiers(const AttentionCase& call,

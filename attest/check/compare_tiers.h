@@ -74,8 +74,8 @@ struct TierComparison {
   std::int64_t rows_compared = 0;  ///< of these, with the exact tier
   std::vector<TierRun> runs{};
 
-  /// `differs` if any bound is broken or any bits differ; `undecided` if nothing was promised of
-  /// any number.
+  /// `differs` if any bound is broken or any bits differ; `undecided` if a tier or set that was run
+  /// promises nothing of any number.
   [[nodiscard]] Verdict verdict() const;
 };
 

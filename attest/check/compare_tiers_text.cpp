@@ -81,7 +81,7 @@ std::string_view last_line(Verdict verdict) {
     case Verdict::differs:
       return "differs: a bound is broken, or threads change bits\n";
     case Verdict::undecided:
-      return "undecided: nothing is promised of any number of this call\n";
+      return "undecided: a tier promises nothing of any number of this call\n";
   }
   return "";
 }

@@ -188,7 +188,7 @@ loop that everybody writes first, and the exact tier against the oracle, where t
 large calls 16 rows or more are compared, spread evenly; --rows N chooses how many.
 
 Exit 0 when done, 2 on bad input; --compare: 0 if every bound is kept and threads change no bit, 1
-if not, 3 if nothing is promised of any number.
+if not, 3 if a tier promises nothing of any number.
 
 Examples:
   attest attend dump.safetensors

@@ -190,6 +190,15 @@ TEST(CompareTiers, WhatIsNotFiniteIsNotPromised) {
   EXPECT_NE(report.runs[0].skipped, "");
 }
 
+TEST(CompareTiers, ATierThatPromisesNothingLeavesItUndecided) {
+  // Scores beyond binary32: the exact tier keeps its bound, the engine has none.
+  AttentionCase call = call_in(DType::f32, {1, 1, 1, 2}, {1, 1, 2, 2}, {1, 1, 2, 1});
+  for (auto* tensor : {&call.query, &call.key}) tensor->elements()[0] = 0x1p100;
+  const auto report = compare_tiers(call, {}).value();
+  EXPECT_EQ(report.verdict(), Verdict::undecided) << to_text(report);
+  EXPECT_EQ(report.runs[0].fits[1].unpromised, 0) << to_text(report);
+}
+
 TEST(CompareTiers, ThePlainLoopIsPlain) {
   // One query, two keys, powers of two: every step can be done by head.
   AttentionCase call;
