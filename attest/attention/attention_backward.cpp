@@ -72,6 +72,7 @@ struct BackwardCall {
   const AttentionBackwardInputs<T>& results;
   const AttentionGradientOutputs<T>& gradients;
   kernels::BackwardKernel<Sum> kernel;
+  const RowBlocks& blocks;
   const KeySums<T>& d_key;
   const KeySums<T>& d_value;
   View<Sum, 4> d_bias;       // broadcast to [B, H, T, S]; absent: not wanted
@@ -83,7 +84,7 @@ struct BackwardCall {
   FirstEmptyRow& empty;
 
   [[nodiscard]] std::int64_t pieces() const {
-    return call.shape.B * call.shape.G * call.shape.blocks();
+    return call.shape.B * call.shape.G * blocks.per_head();
   }
 
   struct Turn {
@@ -106,16 +107,16 @@ struct BackwardCall {
   /// belong to different heads, as many as there are threads, so that they seldom wait for each other;
   /// what each head is given, and in which order, does not depend on that.
   void piece(std::int64_t number) const {
-    const std::int64_t count = call.shape.blocks();
+    const std::int64_t count = blocks.per_head();
     const std::int64_t heads = call.shape.B * call.shape.G;
     const std::int64_t first_head = number / (abreast * count) * abreast;
     const std::int64_t side_by_side = std::min(abreast, heads - first_head);
     const std::int64_t rest = number - first_head * count;
     const std::int64_t head = first_head + rest % side_by_side;
     const std::int64_t block = rest / side_by_side;
-    const BlockPlace place = place_of(call.shape, head, block);
+    const BlockPlace place = blocks.place(head, block);
     Turn turn{&turns, heads_share_bias ? 0 : head * count, head * count + block, keys_share_bias};
-    run(place, turn);
+    if (place.rows > 0) run(place, turn);
     turns.finish(turn.first, turn.piece);
   }
 
@@ -289,16 +290,18 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
     keys_share = (*bias)[3] != s.S && (heads_share || (*bias)[2] != s.T);
   }
   Tensor<Sum> d_sink_rows(call->sink != nullptr ? Shape{s.B, s.H, s.T} : Shape{0, 0, 0});
-  engine::Turns turns(s.B * s.G * s.blocks());
+  const engine::RowBlocks blocks(*call);
+  engine::Turns turns(s.B * s.G * blocks.per_head());
   engine::FirstEmptyRow empty(s);
   const bool large = s.B * s.H * s.T * s.S >= engine::small_call / (s.D + s.E);
-  const std::int64_t abreast =
-      large && !heads_share ? std::min<std::int64_t>(threads_for(execution).threads(), s.B * s.G)
-                            : 1;
-  const engine::BackwardCall<T> backward{
-      *call,   ranges, results,     gradients,  engine::backward_kernel<Sum>(**table), d_key,
-      d_value, d_bias, heads_share, keys_share, std::max<std::int64_t>(abreast, 1),    d_sink_rows,
-      turns,   empty};
+  std::int64_t abreast = 1;
+  if (large && !heads_share) {
+    abreast = std::clamp<std::int64_t>(threads_for(execution).threads(), 1, s.B * s.G);
+  }
+  const auto kernel = engine::backward_kernel<Sum>(**table);
+  const engine::BackwardCall<T> backward{*call,      ranges,  results,     gradients, kernel,
+                                         blocks,     d_key,   d_value,     d_bias,    heads_share,
+                                         keys_share, abreast, d_sink_rows, turns,     empty};
   const std::int64_t pieces = backward.pieces();
   if (pieces > 1 && large) {
     threads_for(execution).run(pieces, [&](std::int64_t piece) { backward.piece(piece); });

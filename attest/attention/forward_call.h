@@ -17,17 +17,18 @@ struct ForwardCall {
   const Ranges& ranges;
   const AttentionOutputs<T>& outputs;
   kernels::ForwardKernel<Sum> kernel;
+  const RowBlocks& blocks;
   FirstEmptyRow& empty;
 
   [[nodiscard]] std::int64_t pieces() const {
-    return call.shape.B * call.shape.G * call.shape.blocks();
+    return call.shape.B * call.shape.G * blocks.per_head();
   }
 
   void piece(std::int64_t number) const {
     // The last blocks come first: under a causal mask they are the longest.
-    const std::int64_t count = call.shape.blocks();
-    const std::int64_t head = number / count;
-    run(place_of(call.shape, head, count - 1 - number % count));
+    const std::int64_t count = blocks.per_head();
+    const BlockPlace place = blocks.place(number / count, count - 1 - number % count);
+    if (place.rows > 0) run(place);
   }
 
   void run(const BlockPlace& place) const {

@@ -8,29 +8,11 @@
 
 #include "attest/attention/call.h"
 #include "attest/attention/kernels/forward.h"
+#include "attest/attention/row_blocks.h"
 #include "attest/base/dropout.h"
 
 /// The rows of one block, gathered for a kernel. Not public.
 namespace attest::engine {
-
-/// Which rows: some of those that read key/value head g of batch b.
-struct BlockPlace {
-  std::int64_t b = 0;
-  std::int64_t g = 0;
-  std::int64_t first_row = 0;
-  int rows = 0;
-};
-
-/// Block `block` of the rows that read one of the B·G key/value heads.
-[[nodiscard]] inline BlockPlace place_of(const Shape& shape, std::int64_t head,
-                                         std::int64_t block) {
-  const std::int64_t first = block * kernels::block_rows;
-  return {
-      .b = head / shape.G,
-      .g = head % shape.G,
-      .first_row = first,
-      .rows = static_cast<int>(std::min<std::int64_t>(kernels::block_rows, shape.rows() - first))};
-}
 
 /// A key/value head's matrix.
 [[nodiscard]] inline kernels::Matrix head_of(const Tensor4& tensor, std::int64_t b,
@@ -78,29 +60,25 @@ void set_scale(kernels::Modifiers<T>& modify, const Call& call) {
   modify.peak_factor = static_cast<T>(size);
 }
 
+/// All about the `rows` rows whose head and query are set, of batch b.
 template <class T>
-void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
-            const BlockPlace& at_place) {
-  const std::int64_t group = call.shape.heads_per_group();
-  for (int r = 0; r < at_place.rows; ++r) {
-    const auto k = static_cast<std::size_t>(r);
-    const std::int64_t row = at_place.first_row + r;
-    const std::int64_t i = row / group;
-    const std::int64_t h = at_place.g * group + row % group;
-    block.head[k] = h;
-    block.query[k] = i;
-    block.query_data[k] = at(call.query, at_place.b, h, i);
-    const RowRange range = ranges.of(at_place.b, i);
+void gather_chosen(RowBlock<T>& block, const Call& call, const Ranges& ranges, std::int64_t b,
+                   int rows) {
+  for (std::size_t k = 0; k < static_cast<std::size_t>(rows); ++k) {
+    const std::int64_t h = block.head[k];
+    const std::int64_t i = block.query[k];
+    block.query_data[k] = at(call.query, b, h, i);
+    const RowRange range = ranges.of(b, i);
     block.first_key[k] = std::max<std::int64_t>(range.first, 0);
     block.last_key[k] = std::min(range.last, call.shape.S);
     block.position[k] = range.position;
-    if (call.bias.data != nullptr) block.bias[k] = at(call.bias, at_place.b, h, i);
-    if (call.visible) block.visible[k] = &call.visible(at_place.b, h, i, 0);
-    if (ranges.ids_scattered()) block.id[k] = ranges.query_id(at_place.b, i);
+    if (call.bias.data != nullptr) block.bias[k] = at(call.bias, b, h, i);
+    if (call.visible) block.visible[k] = &call.visible(b, h, i, 0);
+    if (ranges.ids_scattered()) block.id[k] = ranges.query_id(b, i);
     const auto head = static_cast<std::size_t>(h);
     if (call.alibi_slopes != nullptr) block.slope[k] = static_cast<T>((*call.alibi_slopes)[head]);
     if (call.sink != nullptr) block.sink[k] = static_cast<T>((*call.sink)[head]);
-    block.place[k] = {static_cast<std::uint32_t>(at_place.b), static_cast<std::uint32_t>(h),
+    block.place[k] = {static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(h),
                       static_cast<std::uint32_t>(i)};
   }
   kernels::Modifiers<T>& modify = block.modify;
@@ -117,7 +95,7 @@ void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
   }
   if (ranges.ids_scattered()) {
     modify.query_id = block.id;
-    modify.key_id = ranges.key_ids(at_place.b);
+    modify.key_id = ranges.key_ids(b);
   }
   if (call.dropout.rate > 0) {
     modify.dropout = block.place;
@@ -127,6 +105,18 @@ void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges,
   }
   set_scale(modify, call);
   modify.value_guard = call.bias.data != nullptr || call.dropout.rate > 0;
+}
+
+template <class T>
+void gather(RowBlock<T>& block, const Call& call, const Ranges& ranges, const BlockPlace& place) {
+  const std::int64_t group = call.shape.heads_per_group();
+  for (int r = 0; r < place.rows; ++r) {
+    const auto k = static_cast<std::size_t>(r);
+    const std::int64_t row = place.first_row + r;
+    block.head[k] = place.g * group + row % group;
+    block.query[k] = row / group;
+  }
+  gather_chosen(block, call, ranges, place.b, place.rows);
 }
 
 /// The keys that some row of a block may see by its range: from the first to before the second.

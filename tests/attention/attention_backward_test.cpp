@@ -81,6 +81,39 @@ TEST(AttentionBackward, SharedBiasesGetTheSameBitsForAnyThreadCount) {
   }
 }
 
+/// Rows are cut into blocks where documents begin; a boolean mask that says the same cuts nothing.
+TEST(AttentionBackward, DocumentsAndTheirBooleanMaskGiveTheSameBits) {
+  ThreadPool two(2);
+  const std::vector<std::int64_t> starts{0, 1, 131, 171, 171, 202, 207, 227, 291, 420};
+  const std::int64_t length = starts.back();
+  Random random(seed, 9);
+  EngineCase c{.seed = seed, .storage = DType::f32};
+  c.query = stored_tensor(random, {1, 4, length, 8}, 2, c.storage);
+  c.key = stored_tensor(random, {1, 2, length, 8}, 2, c.storage);
+  c.value = stored_tensor(random, {1, 2, length, 8}, 2, c.storage);
+  EngineCase packed = c, named = c, shown = c;
+  packed.chosen.mask.packing = {starts, starts};
+  shown.visible = Tensor<bool>({1, 1, length, length});
+  for (std::size_t n = 0; n + 1 < starts.size(); ++n) {
+    for (std::int64_t i = starts[n]; i < starts[n + 1]; ++i) {
+      named.chosen.mask.documents.query.push_back(static_cast<std::int64_t>(n));
+      for (std::int64_t j = starts[n]; j < starts[n + 1]; ++j) (*shown.visible)(0, 0, i, j) = true;
+    }
+  }
+  named.chosen.mask.documents.key = named.chosen.mask.documents.query;
+  const Flows flows = flows_for(c);
+  for (const Isa isa : present_isas()) {
+    const Execution execution{.threads = &two, .isa = isa};
+    const EngineForward forward = run_engine(shown, execution);
+    const EngineGradients backward = run_engine_backward(shown, flows, execution);
+    ASSERT_FALSE(forward.failure || backward.failure);
+    for (const EngineCase& other : {packed, named}) {
+      EXPECT_TRUE(same_bits(forward, run_engine(other, execution)));
+      EXPECT_TRUE(same_bits(backward, run_engine_backward(other, flows, execution)));
+    }
+  }
+}
+
 TEST(AttentionBackward, KeysThatNobodySeesNeverMatterAndGetExactZeros) {
   const double poisons[] = {not_a_number, engine_infinity, -engine_infinity};
   std::int64_t hidden = 0;
