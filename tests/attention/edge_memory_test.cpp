@@ -9,8 +9,11 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <optional>
+#include <utility>
 
 #include "attest/attention/attention.h"
+#include "attest/attention/attention_backward.h"
 #include "attest/base/random.h"
 
 namespace {
@@ -70,7 +73,8 @@ std::int64_t base_memory() {
 /// The most that is held beyond the tensors during a call, in bytes, with what earlier calls kept for
 /// later ones.
 template <class T>
-std::int64_t extra_memory(std::int64_t T_and_S, std::int64_t width) {
+std::int64_t extra_memory(std::int64_t T_and_S, std::int64_t width,
+                          std::optional<std::int64_t> window = {}) {
   const std::int64_t base = base_memory();
   const std::int64_t without_tensors = held;
   Tensor<T> query({1, 1, T_and_S, width}), key({1, 1, T_and_S, width});
@@ -84,6 +88,7 @@ std::int64_t extra_memory(std::int64_t T_and_S, std::int64_t width) {
   most = held.load();
   AttentionOptions<float> options;
   options.mask = Mask::causal();
+  options.mask.window.left = window;
   attention_into<T, float>(outputs, inputs, options);
   return most - base - tensors;
 }
@@ -100,6 +105,42 @@ TEST(EdgeMemory, SixteenThousandKeysNeedAtMostEightMebibytes) {
 TEST(EdgeMemory, GrowsAtMostLinearlyWithTheLength) {
   const std::int64_t one = extra_memory<float>(2048, 16), four = extra_memory<float>(8192, 16);
   EXPECT_LE(four, 4 * one + 65536) << "2048 rows and keys: " << one << " bytes, 8192: " << four;
+}
+
+/// The same of a backward pass.
+std::int64_t extra_memory_backward(std::int64_t T_and_S, std::int64_t width, std::int64_t window) {
+  const std::int64_t base = base_memory();
+  const std::int64_t without_tensors = held;
+  const Shape shape{1, 1, T_and_S, width};
+  Tensor<float> query(shape), output(shape), d_query(shape), d_key(shape), d_value(shape);
+  Tensor<float> sums({1, 1, T_and_S});
+  const View<const float, 4> q = std::as_const(query).view<4>();
+  const AttentionInputs<float> inputs{q, q, q};
+  const std::int64_t tensors = held - without_tensors;
+  AttentionOptions<float> options;
+  options.mask = Mask::causal();
+  options.mask.window.left = window;
+  attention_into<float, float>({output.view<4>(), sums.view<3>()}, inputs, options);
+  most = held.load();
+  AttentionBackwardInputs<float> results;
+  results.output = std::as_const(output).view<4>();
+  results.log_sum_exp = std::as_const(sums).view<3>();
+  results.d_output = q;
+  attention_backward_into<float, float>(
+      {.d_query = d_query.view<4>(), .d_key = d_key.view<4>(), .d_value = d_value.view<4>()},
+      inputs, results, options);
+  return most - base - tensors;
+}
+
+TEST(EdgeMemory, AMillionKeysNeedLittleMoreThanTheirTensors) {
+  constexpr std::int64_t million = std::int64_t{1} << 20;
+  const std::int64_t forward = extra_memory<float>(million, 16, 100);
+  const std::int64_t backward = extra_memory_backward(million, 16, 100);
+  std::cout << "T = S = 2^20, window 100, one head of 16: " << forward << " bytes forward, "
+            << backward << " backward\n";
+  EXPECT_LE(forward, std::int64_t{8} << 20);
+  // Gradients are summed in place; the turns take 16 bytes a block of 64 rows.
+  EXPECT_LE(backward, std::int64_t{8} << 20);
 }
 
 }  // namespace
