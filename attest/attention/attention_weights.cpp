@@ -1,92 +1,70 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 
 #include "attest/attention/attention.h"
 #include "attest/attention/call.h"
-#include "attest/base/dropout.h"
+#include "attest/attention/dispatch.h"
+#include "attest/attention/row_block.h"
+#include "attest/attention/scratch.h"
 #include "attest/base/shape.h"
 #include "attest/base/text.h"
+#include "attest/linalg/flush.h"
 
 namespace attest {
 namespace engine {
 namespace {
 
 template <class Sum>
-Sum number_at(const Tensor4& tensor, std::int64_t offset) {
-  switch (tensor.storage) {
-    case kernels::Storage::f32:
-      return static_cast<Sum>(static_cast<const float*>(tensor.data)[offset]);
-    case kernels::Storage::f64:
-      return static_cast<Sum>(static_cast<const double*>(tensor.data)[offset]);
-    case kernels::Storage::bf16:
-      return static_cast<Sum>(to_float(static_cast<const BFloat16*>(tensor.data)[offset]));
-    case kernels::Storage::f16:
-      return static_cast<Sum>(to_double(static_cast<const Half*>(tensor.data)[offset]));
-  }
-  return 0;
-}
-
-/// One row of a call, its scores computed one by one.
-template <class Sum>
-struct WeightRow {
+struct WeightsCall {
   const Call& call;
   const Ranges& ranges;
-  std::int64_t b, h, i;
+  const WeightsChoice& choice;
+  View<const Sum, 3> log_sum_exp;  // [B, H, T]
+  kernels::WeightsKernel<Sum> kernel;
+  Sum* out;  // [queries, S], zeros
 
-  [[nodiscard]] std::int64_t start(const Tensor4& tensor, std::int64_t head,
-                                   std::int64_t place) const {
-    return b * tensor.strides[0] + head * tensor.strides[1] + place * tensor.strides[2];
+  [[nodiscard]] std::int64_t pieces() const {
+    return (choice.queries + kernels::block_rows - 1) / kernels::block_rows;
   }
 
-  [[nodiscard]] Sum score(std::int64_t j) const {
-    const std::int64_t g = h / call.shape.heads_per_group();
-    const std::int64_t query = start(call.query, h, i);
-    const std::int64_t key = start(call.key, g, j);
-    Sum dot = 0;
-    for (std::int64_t d = 0; d < call.shape.D; ++d) {
-      dot += number_at<Sum>(call.query, query + d * call.query.strides[3]) *
-             number_at<Sum>(call.key, key + d * call.key.strides[3]);
+  void piece(std::int64_t number) const {
+    const std::int64_t first = number * kernels::block_rows;
+    const auto rows =
+        static_cast<int>(std::min<std::int64_t>(kernels::block_rows, choice.queries - first));
+    const Shape& s = call.shape;
+    RowBlock<Sum> block;
+    std::array<Sum, kernels::block_rows> sums;
+    std::array<Sum*, kernels::block_rows> weights;
+    for (int r = 0; r < rows; ++r) {
+      const auto k = static_cast<std::size_t>(r);
+      block.head[k] = choice.h;
+      block.query[k] = choice.first_query + first + r;
+      sums[k] = log_sum_exp(choice.b, choice.h, block.query[k]);
+      weights[k] = out + (first + r) * s.S;
     }
-    const auto cap = static_cast<Sum>(call.softcap);
-    const Sum scaled = dot * static_cast<Sum>(call.scale);
-    return cap == 0 ? scaled : cap * std::tanh(scaled / cap);
-  }
-
-  /// The weight of a key inside the row's range.
-  [[nodiscard]] Sum weight(std::int64_t j, std::int64_t position, Sum log_sum_exp) const {
-    if (call.visible && !call.visible(b, h, i, j)) return 0;
-    if (ranges.ids_scattered() && ranges.key_ids(b)[j] != ranges.query_id(b, i)) return 0;
-    Sum bias = 0;
-    if (call.bias.data != nullptr) {
-      bias = number_at<Sum>(call.bias, start(call.bias, h, i) + j * call.bias.strides[3]);
-      if (bias == -std::numeric_limits<Sum>::infinity()) return 0;
-    }
-    if (call.alibi_slopes != nullptr) {
-      const Sum distance = static_cast<Sum>(std::abs(j - position));
-      bias -= static_cast<Sum>((*call.alibi_slopes)[static_cast<std::size_t>(h)]) * distance;
-    }
-    const Sum out = std::exp(score(j) + bias - log_sum_exp);
-    if (call.dropout.rate == 0) return out;
-    const WeightPlace place{static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(h),
-                            static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)};
-    if (dropped(call.dropout.seed, dropout_threshold(call.dropout.rate), place)) return 0;
-    return out * static_cast<Sum>(1 / (1 - call.dropout.rate));
-  }
-
-  void write(Sum* row, Sum log_sum_exp) const {
-    std::fill_n(row, call.shape.S, Sum{0});
-    if (log_sum_exp == -std::numeric_limits<Sum>::infinity()) {
-      if (call.empty_row != EmptyRow::nan) return;
-      std::fill_n(row, call.shape.S, std::numeric_limits<Sum>::quiet_NaN());
-      return;
-    }
-    const RowRange range = ranges.of(b, i);
-    const std::int64_t end = std::min(range.last, call.shape.S);
-    for (std::int64_t j = std::max<std::int64_t>(range.first, 0); j < end; ++j) {
-      row[j] = weight(j, range.position, log_sum_exp);
+    gather_chosen(block, call, ranges, choice.b, rows);
+    const auto size = static_cast<std::size_t>(kernels::weights_scratch(s.D)) * sizeof(Sum);
+    const kernels::WeightsBlock<Sum> task{
+        .rows = rows,
+        .D = static_cast<int>(s.D),
+        .storage = call.query.storage,
+        .query = block.query_data,
+        .query_step = call.query.strides[3],
+        .log_sum_exp = sums.data(),
+        .key = head_of(call.key, choice.b, choice.h / s.heads_per_group()),
+        .first_key = block.first_key,
+        .last_key = block.last_key,
+        .modify = block.modify,
+        .weights = weights.data(),
+        .scratch = reinterpret_cast<Sum*>(scratch(size))};
+    const FlushSubnormals flush;
+    kernel(task);
+    for (int r = 0; r < rows && call.empty_row == EmptyRow::nan; ++r) {
+      const auto k = static_cast<std::size_t>(r);
+      if (sums[k] != -std::numeric_limits<Sum>::infinity()) continue;
+      std::fill_n(weights[k], s.S, std::numeric_limits<Sum>::quiet_NaN());
     }
   }
 };
@@ -120,14 +98,13 @@ Tensor<AccumulatorOf<T>> attention_weights(const AttentionInputs<T>& inputs,
                             to_string(attest::Shape{s.B, s.H, s.T}), "; it has ",
                             to_string(log_sum_exp.extents))});
   }
+  const auto table = engine::kernel_table(execution);
+  if (!table) throw_failure(table.failure());
   Tensor<Sum> out({choice.queries, s.S});
   const engine::Ranges ranges(call);
-  ThreadPool& pool = threads_for(execution);
-  pool.run(choice.queries, [&](std::int64_t k) {
-    const std::int64_t i = choice.first_query + k;
-    const engine::WeightRow<Sum> row{call, ranges, choice.b, choice.h, i};
-    row.write(out.data() + k * s.S, log_sum_exp(choice.b, choice.h, i));
-  });
+  const engine::WeightsCall<Sum> weights{
+      call, ranges, choice, log_sum_exp, engine::weights_kernel<Sum>(**table), out.data()};
+  threads_for(execution).run(weights.pieces(), [&](std::int64_t piece) { weights.piece(piece); });
   return out;
 }
 

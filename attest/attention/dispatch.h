@@ -5,6 +5,7 @@
 
 #include "attest/attention/kernels/backward.h"
 #include "attest/attention/kernels/forward.h"
+#include "attest/attention/kernels/weights.h"
 #include "attest/base/dtype.h"
 #include "attest/base/result.h"
 #include "attest/linalg/execution.h"
@@ -16,6 +17,7 @@ struct KernelTable {
   kernels::ForwardTable forward;
   kernels::DecodeTable decode;
   kernels::BackwardTable backward;
+  kernels::WeightsTable weights;
 };
 
 /// Fails with bad-isa if this machine lacks the set. Starts as the portable kernels, which each set
@@ -48,6 +50,14 @@ template <class T>
     return table.backward.f64;
   } else {
     return table.backward.f32;
+  }
+}
+template <class T>
+[[nodiscard]] kernels::WeightsKernel<T> weights_kernel(const KernelTable& table) {
+  if constexpr (std::is_same_v<T, double>) {
+    return table.weights.f64;
+  } else {
+    return table.weights.f32;
   }
 }
 

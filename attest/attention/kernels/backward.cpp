@@ -236,22 +236,6 @@ void apply_slope(const Kept<T>& kept, int keys) {
   }
 }
 
-/// Calls body<N>(first) for the groups of registers that ld lanes make.
-template <class T, class Body>
-ATTEST_INLINE void for_each_group(int ld, Body body) {
-  constexpr int W = lanes<T>;
-  int first = 0;
-  for (; first + most_vectors * W <= ld; first += most_vectors * W) {
-    body.template operator()<most_vectors>(first);
-  }
-  const int rest = (ld - first) / W;
-  if constexpr (most_vectors == 4) {
-    if (rest == 3) body.template operator()<3>(first);
-    if (rest == 2) body.template operator()<2>(first);
-  }
-  if (rest == 1) body.template operator()<1>(first);
-}
-
 template <class T>
 void step(const Kept<T>& kept, const KeyBlock<T>& block, const BackwardBlock<T>& task) {
   for_each_group<T>(kept.ld, [&]<int N>(int first) { weigh<N>(kept, block, task, first); });

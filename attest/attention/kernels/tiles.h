@@ -93,4 +93,20 @@ ATTEST_INLINE void for_each_tile(int count, Body body) {
   if (at < count) body.template operator()<1>(at);
 }
 
+/// Calls body<N>(first) for the groups of registers that ld lanes make.
+template <class T, class Body>
+ATTEST_INLINE void for_each_group(int ld, Body body) {
+  constexpr int W = lanes<T>;
+  int first = 0;
+  for (; first + most_vectors * W <= ld; first += most_vectors * W) {
+    body.template operator()<most_vectors>(first);
+  }
+  const int rest = (ld - first) / W;
+  if constexpr (most_vectors == 4) {
+    if (rest == 3) body.template operator()<3>(first);
+    if (rest == 2) body.template operator()<2>(first);
+  }
+  if (rest == 1) body.template operator()<1>(first);
+}
+
 }  // namespace attest::kernels::ATTEST_ISA
