@@ -61,8 +61,8 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
     decode.merge();
   } else {
     const engine::RowBlocks blocks(*call);
-    const engine::ForwardCall<T> forward{*call, ranges, outputs, engine::forward_kernel<T>(**table),
-                                         blocks, empty};
+    const engine::ForwardCall<T> forward{
+        *call, ranges, outputs, engine::forward_kernel<T>(**table), blocks, empty};
     for_each_piece(forward.pieces(), [&](std::int64_t piece) { forward.piece(piece); });
   }
   if (call->empty_row != EmptyRow::error) return {};

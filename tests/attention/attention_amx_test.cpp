@@ -31,7 +31,7 @@ EngineForward run_on_tiles(const EngineCase& c) {
     const engine::Ranges ranges(*call);
     engine::FirstEmptyRow empty(call->shape);
     const engine::RowBlocks blocks(*call);
-    const engine::ForwardCall<T> forward{*call, ranges, outputs, kernels::emulated::forward_bf16(),
+    const engine::ForwardCall<T> forward{*call,  ranges, outputs, kernels::emulated::forward_bf16(),
                                          blocks, empty};
     for (std::int64_t piece = 0; piece < forward.pieces(); ++piece) forward.piece(piece);
     const View<const T, 4> written = output.view;
