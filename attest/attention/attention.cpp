@@ -53,10 +53,8 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
       for (std::int64_t piece = 0; piece < pieces; ++piece) work(piece);
     }
   };
-  using Sum = AccumulatorOf<T>;
   if (s.rows() <= kernels::decode_rows && execution.reproducible == Reproducible::per_call) {
-    engine::DecodeCall<T> decode(*call, ranges, outputs, engine::decode_kernel<Sum>(**table),
-                                 empty);
+    engine::DecodeCall<T> decode(*call, ranges, outputs, engine::decode_kernel<T>(**table), empty);
     for_each_piece(decode.pieces(), [&](std::int64_t piece) { decode.piece(piece); });
     decode.merge();
   } else {

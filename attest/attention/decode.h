@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "attest/attention/attention.h"
 #include "attest/attention/dispatch.h"
@@ -31,8 +32,9 @@ class DecodeCall {
         kernel_(kernel),
         empty_(empty),
         parts_((call.shape.S + part_keys - 1) / part_keys),
-        row_(kernels::padded<Sum>(call.shape.E) + 2),
-        results_({call.shape.B * call.shape.G * parts_, call.shape.rows(), row_}) {}
+        row_(kernels::decode_row(call.shape.E) + 2),
+        results_({call.shape.B * call.shape.G * parts_, call.shape.rows(), row_}),
+        joined_(static_cast<std::size_t>(call.shape.E)) {}
 
   [[nodiscard]] std::int64_t pieces() const {
     return call_.shape.rows() == 0 ? 0 : call_.shape.B * call_.shape.G * parts_;
@@ -134,16 +136,16 @@ class DecodeCall {
     const Sum base = top == -infinity ? Sum(0) : top;
     const auto power = [&](Sum score) { return std::exp2((score - base) * modify.exponent); };
     Sum total = with_sink ? power(sink) : Sum(0);
+    std::fill(joined_.begin(), joined_.end(), Sum(0));
     for (std::int64_t part = 0; part < parts_; ++part) {
-      total += sum_of(part) * power(peak_of(part));
+      if (peak_of(part) == -infinity && sum_of(part) == 0) continue;
+      const Sum factor = power(peak_of(part));
+      total += sum_of(part) * factor;
+      const Sum* output = of_part(part) + r * width;
+      for (std::size_t e = 0; e < joined_.size(); ++e) joined_[e] += output[e] * factor;
     }
     for (std::int64_t e = 0; e < call_.shape.E; ++e) {
-      Sum number = 0;
-      for (std::int64_t part = 0; part < parts_; ++part) {
-        if (peak_of(part) == -infinity && sum_of(part) == 0) continue;
-        number += of_part(part)[r * width + e] * power(peak_of(part));
-      }
-      put(place.b, h, i, e, number / total);
+      put(place.b, h, i, e, joined_[static_cast<std::size_t>(e)] / total);
     }
     if (outputs_.log_sum_exp) {
       outputs_.log_sum_exp(place.b, h, i) = base * modify.peak_factor + std::log2(total) * ln2;
@@ -167,8 +169,9 @@ class DecodeCall {
   kernels::DecodeKernel<Sum> kernel_;
   FirstEmptyRow& empty_;
   std::int64_t parts_;
-  std::int64_t row_;     // numbers of one row: output, peak, sum
-  Tensor<Sum> results_;  // [B·G·parts, rows, row]
+  std::int64_t row_;         // numbers of one row: output, peak, sum
+  Tensor<Sum> results_;      // [B·G·parts, rows, row]
+  std::vector<Sum> joined_;  // [E], of the row that is being merged
 };
 
 }  // namespace attest::engine

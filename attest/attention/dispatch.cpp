@@ -23,7 +23,10 @@ std::array<KernelTable, 5> all_tables() {
       row = {kernels::avx512::forward_table(), kernels::avx512::decode_table(),
              kernels::avx512::backward_table(), kernels::avx512::weights_table()};
     }
-    if (set.isa == Isa::avx512bf16) row.forward.bf16 = kernels::avx512bf16::forward_bf16();
+    if (set.isa == Isa::avx512bf16) {
+      row.forward.bf16 = kernels::avx512bf16::forward_bf16();
+      row.decode.bf16 = kernels::avx512bf16::decode_bf16();
+    }
     if (set.isa == Isa::amx) row.forward.bf16 = kernels::amx::forward_bf16();
 #endif
     tables[static_cast<std::size_t>(set.isa)] = row;

@@ -37,9 +37,11 @@ template <class T>
 }
 
 template <class T>
-[[nodiscard]] kernels::DecodeKernel<T> decode_kernel(const KernelTable& table) {
+[[nodiscard]] kernels::DecodeKernel<AccumulatorOf<T>> decode_kernel(const KernelTable& table) {
   if constexpr (std::is_same_v<T, double>) {
     return table.decode.f64;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return table.decode.bf16;
   } else {
     return table.decode.f32;
   }

@@ -98,7 +98,7 @@ struct DecodeBlock {
   std::int64_t end = 0;
   T* peak = nullptr;    ///< [rows], a score; −∞ if no key was seen
   T* sum = nullptr;     ///< [rows]
-  T* output = nullptr;  ///< [rows, padded E], not yet divided by the sum
+  T* output = nullptr;  ///< [rows, decode_row(E)], not yet divided by the sum
 };
 
 inline constexpr int decode_rows = 8;
@@ -111,12 +111,15 @@ constexpr std::int64_t padded(std::int64_t columns) {
   return (columns + widest - 1) / widest * widest;
 }
 
+/// Numbers of a query or an output in decoding: whole registers of 16-bit numbers, too.
+constexpr std::int64_t decode_row(std::int64_t columns) { return (columns + 31) / 32 * 32; }
+
 template <class T>
 using DecodeKernel = void (*)(const DecodeBlock<T>&);
 
 template <class T>
 constexpr std::int64_t decode_scratch(std::int64_t D, std::int64_t E) {
-  return decode_rows * (padded<T>(D) + 2 * decode_keys) + decode_keys * (D + E);
+  return decode_rows * (decode_row(D) + decode_keys) + decode_keys * (D + E);
 }
 
 /// Rows that saw no key, as bits.
@@ -133,6 +136,7 @@ struct ForwardTable {
 struct DecodeTable {
   DecodeKernel<float> f32 = nullptr;
   DecodeKernel<double> f64 = nullptr;
+  DecodeKernel<float> bf16 = nullptr;  ///< as in ForwardTable
 };
 
 namespace portable {
@@ -149,6 +153,7 @@ DecodeTable decode_table();
 }  // namespace avx512
 namespace avx512bf16 {
 ForwardKernel<float> forward_bf16();
+DecodeKernel<float> decode_bf16();
 }  // namespace avx512bf16
 namespace amx {
 ForwardKernel<float> forward_bf16();
