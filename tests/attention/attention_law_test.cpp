@@ -27,6 +27,26 @@ TEST(AttentionLaw, DoubleStaysWithinItsBoundOnEveryInstructionSet) {
   judge_cases(seed + 3000, cases, DType::f64);
 }
 
+/// Ids of one document that lie apart, in blocks of keys that every row's range covers: there nothing but
+/// the ids hides a key.
+TEST(AttentionLaw, IdsAreComparedInsideBlocksThatNoRangeCuts) {
+  const std::vector<Isa> isas = present_isas();
+  std::vector<Summary> summaries(isas.size());
+  for (const DType storage : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (const std::int64_t T : {3, 70}) {
+      Random random(seed, static_cast<std::uint64_t>(T));
+      EngineCase c{.seed = seed, .storage = storage};
+      c.query = stored_tensor(random, {1, 2, T, 9}, 2, storage);
+      c.key = stored_tensor(random, {1, 1, 384, 9}, 2, storage);
+      c.value = stored_tensor(random, {1, 1, 384, 5}, 2, storage);
+      for (std::int64_t i = 0; i < T; ++i) c.chosen.mask.documents.query.push_back(i % 3);
+      for (std::int64_t j = 0; j < 384; ++j) c.chosen.mask.documents.key.push_back(j % 3);
+      judge_case(c, isas, summaries);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 /// The first row without a key, in the order batch, head, query; nothing if there is none.
 std::optional<lab::RowPlace> first_empty(const EngineCase& c) {
   const auto inputs = c.inputs();

@@ -73,20 +73,29 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  /// Puts `text` in the place of a source file; the difference from it is kept.
-  bool compile(const std::string& file, const std::string& text) {
-    const fs::path copy = folder_ / file;
+  /// Puts `text` in the place of a source file, or of a header of the source `unit`; the difference from
+  /// it is kept.
+  bool compile(const std::string& file, const std::string& unit, const std::string& text) {
+    const fs::path copy = folder_ / setup_.source.filename() / file;
+    fs::create_directories(copy.parent_path());
     write_text(copy, text);
     const std::string original = (setup_.source / file).string();
     (void)run({"diff", "-u", original, copy.string()}, folder_ / "diff", seconds_to_build);
     const std::string object = copy.string() + ".o";
     objects_.push_back(object);
-    return built(setup_.compile +
-                 std::vector{std::string("-c"), copy.string(), std::string("-o"), object});
+    // The copy of a header is found before the original.
+    std::vector<std::string> command = setup_.compile;
+    command.insert(command.begin() + 1, "-I" + folder_.string());
+    const fs::path source = file == unit ? copy : setup_.source / unit;
+    return built(command +
+                 std::vector{std::string("-c"), source.string(), std::string("-o"), object});
   }
 
   /// The compiled copies stand before the library, whose own versions are then never asked for.
-  bool link() { return link("tests", setup_.tests) && link("fixture_signature", setup_.signature); }
+  bool link() {
+    return link("tests", setup_.tests) &&
+           (setup_.signature.empty() || link("fixture_signature", setup_.signature));
+  }
 
   /// Runs both programs and judges.
   Outcome judge() {
@@ -101,6 +110,7 @@ class Bench {
       out.verdict = Verdict::not_by_assertion;
       if (whole) out.detail = describe(tested);
     }
+    if (setup_.signature.empty()) return out;
     const fs::path signature = folder_ / "signature.txt";
     const Ending printed =
         run({(folder_ / "fixture_signature").string()}, signature, seconds_to_test);
@@ -172,6 +182,8 @@ Setup read_setup(const fs::path& file) {
       out.tests.push_back(value);
     else if (key == "signature")
       out.signature.push_back(value);
+    else if (key == "environment")
+      out.environment.push_back(value);
     else if (key == "library")
       out.libraries.push_back(value);
     else if (key == "source")
@@ -240,7 +252,7 @@ Outcome try_mutation(const Setup& setup, const Mutation& mutation) {
     const std::string why = apply(edit, source);
     if (!why.empty()) return {.verdict = Verdict::not_applied, .detail = why};
   }
-  if (!bench.compile(mutation.file, source) || !bench.link()) {
+  if (!bench.compile(mutation.file, mutation.unit, source) || !bench.link()) {
     return {.verdict = Verdict::not_compiled, .detail = "see build.log"};
   }
   return bench.judge();
@@ -249,7 +261,7 @@ Outcome try_mutation(const Setup& setup, const Mutation& mutation) {
 Outcome try_control(const Setup& setup, const std::set<std::string>& files) {
   Bench bench(setup, "control");
   for (const std::string& file : files) {
-    if (!bench.compile(file, read_text(setup.source / file))) {
+    if (!bench.compile(file, file, read_text(setup.source / file))) {
       return {.verdict = Verdict::not_compiled, .detail = "see build.log"};
     }
   }

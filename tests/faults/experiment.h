@@ -15,14 +15,15 @@ namespace attest::faults {
 /// How things are built and where, as CMake wrote it down: lines `key=value`, a key once for each
 /// word of a list.
 struct Setup {
-  std::vector<std::string> compile;    ///< the compiler and its flags, for a source of the tier
-  std::vector<std::string> link;       ///< the compiler and its flags, for a program
-  std::vector<std::string> tests;      ///< the objects of the test programs
-  std::vector<std::string> signature;  ///< the object of fixture_signature
-  std::vector<std::string> libraries;  ///< what both are linked with; the unmutated tier is in it
-  std::filesystem::path source;        ///< the folder of the exact tier
-  std::filesystem::path table;         ///< the table of mistakes
-  std::filesystem::path work;          ///< where copies, programs and logs go
+  std::vector<std::string> compile;      ///< the compiler and its flags, for a source of the tier
+  std::vector<std::string> link;         ///< the compiler and its flags, for a program
+  std::vector<std::string> tests;        ///< the objects of the test programs
+  std::vector<std::string> signature;    ///< the object of fixture_signature; none: not looked at
+  std::vector<std::string> libraries;    ///< what both are linked with; the unmutated tier is in it
+  std::vector<std::string> environment;  ///< NAME=VALUE for the tests
+  std::filesystem::path source;          ///< the folder of what is mutated, attest or one below it
+  std::filesystem::path table;           ///< the table of mistakes
+  std::filesystem::path work;            ///< where copies, programs and logs go
 };
 
 /// Reads what CMake wrote; throws std::runtime_error for an unknown key.

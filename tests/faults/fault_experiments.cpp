@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Are the tests any good? This program makes the mistakes of mutations.txt, one at a time, in
-// copies of the exact tier's source, and asks whether tests notice.
+// copies of the library's source, and asks whether tests notice.
 //
 // For each mistake a copy is edited and compiled like the original, and linked before the unmutated
 // library with the objects of the test programs, which are compiled once. Then the tests must fail
@@ -10,7 +10,7 @@
 // The same copies are linked with fixture_signature, which prints what every fixture gives. A
 // mistake must show on a fixture, and no two may look alike on all of them: otherwise a wrong
 // result could not be told to be this mistake and not that. The result is a matrix of mistakes and
-// fixtures.
+// fixtures. The engine has no such program: there a mistake names the test that must notice it.
 //
 // Below the work folder each mistake leaves NAME/diff, build.log, test.log and signature.txt; the
 // matrix is kill-matrix.txt. Exit code 0 if there is no complaint, 1 if there is, 2 for a wrong
@@ -77,7 +77,7 @@ bool parse(const std::vector<std::string>& words, Arguments& out) {
 /// Does all experiments, several at a time; what comes out does not depend on how many.
 Outcome experiment(const Setup& setup, std::vector<Experiment>& experiments, unsigned workers) {
   std::set<std::string> files;
-  for (const Experiment& each : experiments) files.insert(each.mutation.file);
+  for (const Experiment& each : experiments) files.insert(each.mutation.unit);
   Outcome control;
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
@@ -134,6 +134,10 @@ int main_of(const std::vector<std::string>& words) {
   // The laws among the tests draw the same inputs in every run; a smaller counterexample would cost
   // time and change no verdict.
   setenv("RC_PARAMS", "seed=20170612 noshrink=1", 1);
+  for (const std::string& set : arguments.setup.environment) {
+    const std::size_t equals = set.find('=');
+    setenv(set.substr(0, equals).c_str(), set.substr(equals + 1).c_str(), 1);
+  }
   std::filesystem::create_directories(arguments.setup.work);
   const Outcome control = experiment(arguments.setup, experiments, arguments.workers);
   return report(arguments.setup, experiments, control);

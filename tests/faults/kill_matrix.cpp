@@ -33,7 +33,7 @@ std::string padded(std::string text, std::size_t width) {
 
 /// The names of the columns, written downwards.
 std::string header(const Signature& control, std::size_t width) {
-  std::size_t height = 0;
+  std::size_t height = 1;
   for (const auto& [name, result] : control) height = std::max(height, name.size());
   std::string out;
   for (std::size_t line = 0; line < height; ++line) {
@@ -124,7 +124,7 @@ std::string kill_matrix(const std::vector<Experiment>& experiments, const Outcom
     }
     out += row_of(experiment, control.signature, width);
   }
-  return out + "\n" + missed(experiments, control.signature);
+  return control.signature.empty() ? out : out + "\n" + missed(experiments, control.signature);
 }
 
 std::vector<std::string> complaints(const std::vector<Experiment>& experiments,
@@ -136,7 +136,8 @@ std::vector<std::string> complaints(const std::vector<Experiment>& experiments,
     for (const std::string& test : control.killers) out.push_back("  it fails " + test);
   }
   for (const char* test : workbook_tests) {
-    if (!control.ran.contains(test)) out.push_back(std::string("there is no test ") + test);
+    if (!control.signature.empty() && !control.ran.contains(test))
+      out.push_back(std::string("there is no test ") + test);
   }
   std::map<Signature, std::string> seen;
   for (const auto& [mutation, outcome] : experiments) {
@@ -145,6 +146,11 @@ std::vector<std::string> complaints(const std::vector<Experiment>& experiments,
                     (outcome.detail.empty() ? "" : ", " + outcome.detail));
     }
     if (!tested(outcome)) continue;
+    if (outcome.verdict == Verdict::killed && !mutation.killer.empty() &&
+        !outcome.killers.contains(mutation.killer)) {
+      out.push_back(mutation.name + ": " + mutation.killer + " does not notice");
+    }
+    if (control.signature.empty()) continue;
     if (!any(shows(outcome.signature, control.signature))) {
       out.push_back(mutation.name + ": no fixture shows it");
       continue;

@@ -58,6 +58,8 @@ class Parser {
       return;
     } else if (line.starts_with("== ")) {
       section_ = line.substr(3);
+    } else if (line.starts_with("! ") && entry_) {
+      entry_->killer = line.substr(2);
     } else if (line[0] == '-' || line[0] == '+') {
       read_edit(line);
     } else {
@@ -72,11 +74,15 @@ class Parser {
     if (in == std::string::npos || colon == std::string::npos || colon < in) {
       return fail("expected NAME in FILE: WHAT");
     }
+    const std::string file = line.substr(in + 4, colon - in - 4);
+    const std::size_t of = file.find(" of ");
     entry_ = Mutation{.name = line.substr(0, in),
-                      .file = line.substr(in + 4, colon - in - 4),
+                      .file = file.substr(0, of),
+                      .unit = of == std::string::npos ? file : file.substr(of + 4),
                       .what = line.substr(colon + 2),
                       .section = section_,
-                      .edits = {}};
+                      .edits = {},
+                      .killer = {}};
     if (!names_.insert(entry_->name).second) fail("there are two entries of this name");
   }
 

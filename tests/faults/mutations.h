@@ -15,10 +15,12 @@ struct Edit {
 
 struct Mutation {
   std::string name;
-  std::string file;  ///< in the folder of the exact tier
+  std::string file;  ///< below the folder of the setup
+  std::string unit;  ///< what is compiled: the file itself, or a source that includes it
   std::string what;  ///< the mistake in one line
   std::string section;
   std::vector<Edit> edits;  ///< one place nearly always; more where a mistake needs them
+  std::string killer;       ///< a test that must be among those that fail; empty: any
 };
 
 /// The table, or what is wrong with it and where.
@@ -34,6 +36,10 @@ struct Table {
 ///     name in file.cpp: what the mistake is
 ///     - the text to find
 ///     + what stands there instead
+///     ! Suite.Test
+///
+/// A header is compiled with a source that includes it: `name in file.h of file.cpp: …`. The last line
+/// may be left out; it names a test that must notice.
 ///
 /// Lines with - and + may be repeated; a - after a + begins another edit. A blank line ends an
 /// entry.
