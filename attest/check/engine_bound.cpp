@@ -92,7 +92,7 @@ Call call_of(const AttentionInputs<double>& in, const AttentionOptions<double>& 
           .a = a,
           .scale = options.scale.value_or(1 / root),
           .keep = 1 / (1 - options.dropout.rate),
-          .blocks = std::ceil(static_cast<double>(shape.S) / 64) + 2.0};
+          .blocks = std::ceil(static_cast<double>(shape.S) / 16) + 2.0};
 }
 
 /// One visible key of a row.
