@@ -51,15 +51,11 @@ int main(int count, char** words) {
       one_head(row, &in.query[q], &in.key[k], &in.value[k], &output[q]);
     }
   };
-  // Seconds a call on the large rows, and ten times as slow as the others: one sample will do.
-  const std::size_t samples = row.flops() > 1e10 ? 1 : 7;
-  const auto ms = peer::time_calls(
-      [&] {
-        std::vector<std::thread> others;
-        for (int n = 1; n < row.threads; ++n) others.emplace_back(heads_from, n);
-        heads_from(0);
-        for (std::thread& other : others) other.join();
-      },
-      samples);
+  const auto ms = peer::time_calls([&] {
+    std::vector<std::thread> others;
+    for (int n = 1; n < row.threads; ++n) others.emplace_back(heads_from, n);
+    heads_from(0);
+    for (std::thread& other : others) other.join();
+  });
   peer::report(PEER_NAME, row, ms, peer::max_error(row, in, output.data()));
 }

@@ -79,12 +79,13 @@ bool is_right(const PeerResult& peer, const BenchRow& row) {
   return !(peer.max_error > (row.dtype == DType::bf16 ? wrong_bf16 : wrong_f32));
 }
 
-std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row, int threads) {
+std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row, int threads,
+                                 double best_ms) {
   std::vector<PeerResult> out;
-  const std::string command =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} 2>/dev/null", quoted_for_shell(program),
-                  row.shape, row.batch, row.heads, row.kv_heads, row.queries, row.keys, row.width,
-                  name_of(row.mask), name_of(row.dtype), code_of(row.pass), threads);
+  const std::string command = fmt::format(
+      "ATTEST_BEST_MS={:.6g} {} {} {} {} {} {} {} {} {} {} {} {} 2>/dev/null", best_ms,
+      quoted_for_shell(program), row.shape, row.batch, row.heads, row.kv_heads, row.queries,
+      row.keys, row.width, name_of(row.mask), name_of(row.dtype), code_of(row.pass), threads);
   for (const std::string& line : split(output_of(command), '\n')) {
     const auto fields = split(line, ',');
     // peer,shape,pass,dtype,mask,threads,median_ms,best_ms,gflops,maxerr
@@ -104,25 +105,35 @@ std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row
 
 namespace {
 
-bool is_hopeless(const std::string& program, const BenchRow& row,
-                 const std::vector<PeerResult>& peers) {
+/// Of those whose result was right; infinity if there are none.
+double best_of(const std::vector<PeerResult>& peers, const BenchRow& row) {
   double best = HUGE_VAL;
-  double own = HUGE_VAL;
   for (const PeerResult& peer : peers) {
     if (is_right(peer, row)) best = std::min(best, peer.timing.median_ms);
+  }
+  return best;
+}
+
+bool is_hopeless(const std::string& program, const BenchRow& row,
+                 const std::vector<PeerResult>& peers) {
+  double own = HUGE_VAL;
+  for (const PeerResult& peer : peers) {
     if (peer.program == program) own = std::min(own, peer.timing.median_ms);
   }
-  return own > hopeless * best;
+  return own > hopeless * best_of(peers, row);
 }
 
 }  // namespace
 
 void run_peers(const std::vector<std::string>& programs, const BenchRow& row, int threads,
-               std::vector<PeerResult>& peers) {
+               double our_ms, std::vector<PeerResult>& peers) {
   const std::vector<PeerResult> before = peers;
   for (const std::string& program : programs) {
     if (!before.empty() && is_hopeless(program, row, before)) continue;
-    for (const PeerResult& found : run_peer(program, row, threads)) keep_better(peers, found);
+    const double best = std::min(our_ms, best_of(peers, row));
+    for (const PeerResult& found : run_peer(program, row, threads, best)) {
+      keep_better(peers, found);
+    }
   }
 }
 

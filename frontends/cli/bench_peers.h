@@ -29,14 +29,15 @@ struct PeerResult {
 [[nodiscard]] bool is_right(const PeerResult& peer, const BenchRow& row);
 
 /// Runs a peer's program on a row: the lines that it prints for this row, with several ways to
-/// compute it several; none if it does not do such rows, or prints anything else.
+/// compute it several; none if it does not do such rows, or prints anything else. ATTEST_BEST_MS tells it
+/// the best time so far: what is much slower need not be sampled often.
 [[nodiscard]] std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row,
-                                               int threads);
+                                               int threads, double best_ms);
 
-/// One round of the programs. One that was more than twice as slow as the fastest in the rounds before
-/// is not asked again: it could not become the best.
+/// One round of the programs, after one of ours with that median. One that was more than twice as slow
+/// as the fastest in the rounds before is not asked again: it could not become the best.
 void run_peers(const std::vector<std::string>& programs, const BenchRow& row, int threads,
-               std::vector<PeerResult>& peers);
+               double our_ms, std::vector<PeerResult>& peers);
 
 /// The folder bench/peers beside this program, where the build puts peers; empty if there is none.
 [[nodiscard]] std::string built_peers();

@@ -172,7 +172,7 @@ Result<BenchResult> run_row(const BenchRow& row, int threads, const BenchPlan& p
     const auto done = run_round(row, threads, plan.isa, *call);
     if (!done) return done.failure();
     out.rounds.push_back(*done);
-    run_peers(plan.peers, row, threads, out.peers);
+    run_peers(plan.peers, row, threads, done->timing.median_ms, out.peers);
   }
   summarise(out);
   return out;
