@@ -65,7 +65,7 @@ std::string row_html(const BenchResult& result, Isa isa) {
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f} % of {}{}</td>{}"
       "<td>{:.1e}</td>{}{}</tr>\n",
       escaped(name_of(result.row)), result.threads, time_text(result.median_ms), result.gflops,
-      100 * result.share, name_of(result.row.unit),
+      100 * result.share, limit_of(result.row),
       result.steady ? "" : " <span class=\"unsteady\">unsteady</span>", cell(own), result.max_error,
       cell(judge_peers(result, isa)), peers_cell(result));
 }

@@ -89,7 +89,7 @@ void result_json(std::string& out, const BenchResult& result, Isa isa) {
   out += ", ";
   number(out, "share", result.share);
   out += ", ";
-  text(out, "share_of", name_of(row.unit));
+  text(out, "share_of", limit_of(row));
   out += fmt::format(", \"steady\": {}, ", result.steady);
   number(out, "max_error", result.max_error);
   if (result.beside_one) {

@@ -53,7 +53,7 @@ std::string bench_line(const BenchResult& result, Isa isa) {
       left(name_of(result.row), 44) + right(fmt::format("{}", result.threads), 8) +
       padded(time_text(result.median_ms), 11) + right(fmt::format("{:.1f}", result.gflops), 9) +
       right(fmt::format("{:.1f} %", 100 * result.share), 9) + " " +
-      left(std::string(name_of(result.row.unit)), 10) + padded(own.wanted, 20) + " " +
+      left(std::string(limit_of(result.row)), 10) + padded(own.wanted, 20) + " " +
       filled(result.steady ? own.verdict : "unsteady", 9) +
       right(fmt::format("{:.1e}", result.max_error), 9) + "  " + best_peer_text(result);
   if (result.best_peer() != nullptr && !peers.wanted.empty()) {

@@ -83,9 +83,9 @@ std::string_view name_of(BenchPass pass) noexcept {
   return pass == BenchPass::forward ? "forward" : "backward";
 }
 
-std::string_view name_of(BenchUnit unit) noexcept {
-  if (unit == BenchUnit::bf16_share) return "bf16 peak";
-  return unit == BenchUnit::bandwidth_share ? "read rate" : "f32 peak";
+std::string_view limit_of(const BenchRow& row) noexcept {
+  if (row.unit == BenchUnit::bandwidth_share) return "read rate";
+  return row.dtype == DType::bf16 ? "bf16 peak" : "f32 peak";
 }
 
 std::string_view name_of(BenchMask mask) noexcept {

@@ -68,7 +68,8 @@ struct BenchRow {
 [[nodiscard]] std::string name_of(const BenchRow& row);
 [[nodiscard]] std::string_view name_of(BenchPass pass) noexcept;
 [[nodiscard]] std::string_view name_of(BenchMask mask) noexcept;
-[[nodiscard]] std::string_view name_of(BenchUnit unit) noexcept;
+/// What its share is of: "f32 peak", "bf16 peak" or "read rate".
+[[nodiscard]] std::string_view limit_of(const BenchRow& row) noexcept;
 
 /// All rows, in the order of the table.
 [[nodiscard]] std::vector<BenchRow> bench_rows();

@@ -25,16 +25,8 @@ double seconds_of(const std::function<void()>& work) {
 
 /// The limit that the row is a share of.
 double limit_of(const BenchRow& row, const Calibration& calibration) {
-  switch (row.unit) {
-    case BenchUnit::bf16_share:
-      return calibration.bf16;
-    case BenchUnit::bandwidth_share:
-      return calibration.bandwidth;
-    case BenchUnit::f32_share:
-    case BenchUnit::milliseconds:
-      break;
-  }
-  return calibration.f32;
+  if (row.unit == BenchUnit::bandwidth_share) return calibration.bandwidth;
+  return row.dtype == DType::bf16 ? calibration.bf16 : calibration.f32;
 }
 
 Result<Calibration> calibrate(const BenchRow& row, int threads, Isa isa) {

@@ -43,9 +43,10 @@ struct BenchResult {
   double median_ms = 0;     ///< of the best steady round; of the best round if none was steady
   double gflops = 0;        ///< on visible pairs
   Calibration calibration;  ///< of that round: the larger of before and after
-  double share = 0;         ///< of the limit that the row's unit names (of f32 for milliseconds)
-  bool steady = false;      ///< there was a steady round; otherwise the row claims nothing
-  double max_error = 0;     ///< of sampled rows, against the exact tier
+  double share =
+      0;  ///< of the limit that the row's unit names (of its type's peak for milliseconds)
+  bool steady = false;   ///< there was a steady round; otherwise the row claims nothing
+  double max_error = 0;  ///< of sampled rows, against the exact tier
   std::vector<PeerResult> peers;
   std::optional<BesideOne> beside_one{};  ///< if the row was run with one thread too, before
   /// The fastest of those whose result was right.

@@ -152,7 +152,7 @@ std::string share_bar(const BenchResult& result, Isa isa, int y) {
       "the "
       "{}{}</title></rect>",
       Shares::left, y + 2, Shares::x(result.share) - Shares::left, line - 6,
-      result.steady ? "" : " opacity=\"0.4\"", 100 * result.share, name_of(result.row.unit),
+      result.steady ? "" : " opacity=\"0.4\"", 100 * result.share, limit_of(result.row),
       result.steady ? "" : ", unsteady");
   const Judgement floor = judge_floor(result, isa);
   if (!floor.wanted.empty() && result.row.unit != BenchUnit::milliseconds) {

@@ -90,6 +90,18 @@ TEST(Bench, FloorsAreForOneThreadAndTheirInstructionSet) {
   EXPECT_EQ(floor_with("1x12x4096x64 full bf16 forward", 1, "amx"), "reached");
 }
 
+TEST(Bench, AShareIsOfTheLimitThatTheRowMeets) {
+  const auto share_of = [](const std::string& row) {
+    return *first(judged(report({result(row, 1, {round(1, peak, peak)})})))
+                .find("share_of")
+                ->string_if();
+  };
+  EXPECT_EQ(share_of(large), "f32 peak");
+  EXPECT_EQ(share_of("1x12x4096x64 full bf16 forward"), "bf16 peak");
+  EXPECT_EQ(share_of("8x4x128x32 full bf16 forward"), "bf16 peak");
+  EXPECT_EQ(share_of("decode_1x32kv8x4096x128 full bf16 forward"), "read rate");
+}
+
 TEST(Bench, ARowThatWasDisturbedClaimsNothing) {
   const io::Json json =
       judged(report({result(large, 1, {round(whole_ms, peak, 0.8 * peak)}, {peer("slow", 5000)})}));
