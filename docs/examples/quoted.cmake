@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# cmake -DPAGE=X.md -DPROGRAMS=A|B -P quoted.cmake: every block of C or C++ in the page must stand, line
+# for line but for its indentation, in one of the programs.
+
+# A text without indentation. What CMake would read as a list or a reference gets another letter.
+function(plain_text out file)
+  file(READ "${file}" text)
+  string(REGEX REPLACE "\n[ \t]+" "\n" text "\n${text}")
+  string(REPLACE ";" "<semicolon>" text "${text}")
+  string(REPLACE "[" "<open>" text "${text}")
+  string(REPLACE "]" "<close>" text "${text}")
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+set(sources "")
+string(REPLACE "|" ";" programs "${PROGRAMS}")
+foreach(program IN LISTS programs)
+  plain_text(text "${program}")
+  string(APPEND sources "${text}\n")
+endforeach()
+
+plain_text(rest "${PAGE}")
+set(found 0)
+while(rest MATCHES "\n```(cpp|c)\n")
+  string(FIND "${rest}" "${CMAKE_MATCH_0}" begin)
+  string(LENGTH "${CMAKE_MATCH_0}" length)
+  math(EXPR begin "${begin} + ${length} - 1")
+  string(SUBSTRING "${rest}" ${begin} -1 rest)
+  string(FIND "${rest}" "\n```" end)
+  math(EXPR length "${end} + 1")
+  string(SUBSTRING "${rest}" 0 ${length} block)
+  math(EXPR end "${end} + 4")
+  string(SUBSTRING "${rest}" ${end} -1 rest)
+  string(FIND "${sources}" "${block}" place)
+  if(place EQUAL -1)
+    message(SEND_ERROR "${PAGE} quotes what no program has:${block}")
+  endif()
+  math(EXPR found "${found} + 1")
+endwhile()
+if(found EQUAL 0)
+  message(FATAL_ERROR "${PAGE} has no block of code")
+endif()
+message(STATUS "${found} quotations found")
