@@ -28,10 +28,16 @@ inline constexpr double much_exact_work = 0x1p27;
 /// About half a second of the oracle's.
 inline constexpr double much_oracle_work = 0x1p20;
 
+/// Whether the engine takes heads of that size: D and E at most 512.
+[[nodiscard]] constexpr bool fits_engine(const lab::AttentionShape& shape) noexcept {
+  return shape.D <= 512 && shape.E <= 512;
+}
+
 struct CompareTiersOptions {
   DType storage = DType::f32;  ///< what the engine computes in: f64, f32, bf16 or f16
   std::vector<Isa> isas{};     ///< empty: all that this machine has
-  int threads = 0;             ///< compared with one; 0: one for each processor, but at least 2
+  /// Compared with one; 0: one for each processor, but at least 2. 1: nothing is compared with one.
+  int threads = 0;
   /// How many rows of the exact tier are looked at. Nothing: all of them, if that is not much exact
   /// work, else as many as are, but at least 16.
   std::optional<std::int64_t> rows{};
@@ -61,7 +67,7 @@ struct TierRun {
   std::string name;     ///< "exact", "plain loop", "engine avx2"
   std::string against;  ///< "oracle", "exact"
   std::vector<TierFit> fits{};
-  std::optional<bool> same_bits{};  ///< with one thread and with several
+  std::optional<bool> same_bits{};  ///< with one thread and with several, if both were run
   std::string skipped{};            ///< why it was not run; "" if it was
   bool judged = true;               ///< false: promises nothing, and is seen beside another's bound
 };
@@ -69,13 +75,13 @@ struct TierRun {
 struct TierComparison {
   lab::AttentionShape shape;
   DType storage = DType::f32;
-  int threads = 0;                 ///< that were compared with one
+  int threads = 0;                 ///< that were compared with one; 1: one thread alone was run
   std::int64_t rows = 0;           ///< of the call, B·H·T
   std::int64_t rows_compared = 0;  ///< of these, with the exact tier
   std::vector<TierRun> runs{};
 
   /// `differs` if any bound is broken or any bits differ; `undecided` if a tier or set that was run
-  /// promises nothing of any number.
+  /// promises nothing of any number, or none was run.
   [[nodiscard]] Verdict verdict() const;
 };
 
@@ -83,16 +89,16 @@ struct TierComparison {
 /// the exact tier and the engine's bound; the plain loop (plain_row.h) likewise, for which nothing is
 /// promised; and the exact tier, where the call is small, with the oracle and the exact tier's bound.
 ///
-/// Shapes        any call's; D and E at most 512, as the engine has it. Rows that are compared are
-///               spread evenly over batch, heads and queries, the first and the last among them;
-///               whether bits are the same is asked of all.
+/// Shapes        any call's. The engine is skipped if D or E is more than its 512. Rows that are
+///               compared are spread evenly over batch, heads and queries, the first and the last
+///               among them; whether bits are the same is asked of all.
 /// Edge cases    Every number of query, key and value must be one of the storage type, and every
 ///               number of the bias one of the type that it is summed in: nothing is rounded first.
 /// Determinism   a function of the call, the options and the instruction sets that there are.
 /// Fails         bad-option, bad-isa, and as `attention`; no-visible-key if a row is empty and
-///               options.empty_row is `error`.
-/// Cost          the engine's, twice for each instruction set, and about twice the exact tier's for the
-///               rows that are compared.
+///               the call's empty_row is `error`.
+/// Cost          the engine's, twice for each instruction set (once if threads is 1), and about
+///               twice the exact tier's for the rows that are compared.
 /// See also      engine_bound · lab::bound_attention.
 [[nodiscard]] Result<TierComparison> compare_tiers(const AttentionCase& call,
                                                    const CompareTiersOptions& options);

@@ -39,7 +39,10 @@ void add_rows(std::vector<Cells>& rows, const TierRun& run) {
   }
   for (const TierFit& fit : run.fits) {
     const bool first = &fit == &run.fits.front();
-    const std::string bits = !run.same_bits ? "" : *run.same_bits ? "same bits" : "BITS DIFFER";
+    const std::string bits = !run.same_bits
+                                 ? run.judged && run.against == "exact" ? "not compared" : ""
+                             : *run.same_bits ? "same bits"
+                                              : "BITS DIFFER";
     rows.push_back({first ? run.name : "", first ? run.against : "", fit.stage,
                     sentence(fit.numbers), three_digits(fit.largest_error),
                     fit.error_at.empty() ? "" : three_digits(fit.bound_there),
@@ -74,13 +77,22 @@ std::string sizes(const lab::AttentionShape& s) {
                   "  E ", s.E);
 }
 
-std::string_view last_line(Verdict verdict) {
-  switch (verdict) {
+std::string_view last_line(const TierComparison& c) {
+  const auto was_judged = [](const TierRun& run) { return run.judged && run.skipped.empty(); };
+  switch (c.verdict()) {
     case Verdict::match:
+      if (std::ranges::none_of(c.runs,
+                               [](const TierRun& run) { return run.same_bits.has_value(); })) {
+        return "match: every number that has a bound keeps it; numbers of threads were not "
+               "compared\n";
+      }
       return "match: every number that has a bound keeps it, and threads change no bit\n";
     case Verdict::differs:
       return "differs: a bound is broken, or threads change bits\n";
     case Verdict::undecided:
+      if (std::ranges::none_of(c.runs, was_judged)) {
+        return "undecided: no tier that promises anything was run\n";
+      }
       return "undecided: a tier promises nothing of any number of this call\n";
   }
   return "";
@@ -132,10 +144,11 @@ std::string to_text(const TierComparison& c) {
   std::string out = sentence("compare: ", sizes(c.shape), "  in ", attest::name_of(c.storage), "; ",
                              c.rows_compared == c.rows ? "all" : sentence(c.rows_compared, " of"),
                              " ", c.rows, " rows against the exact tier\n");
-  std::vector<Cells> rows{{"tier", "against", "stage", "numbers", "error", "bound", "used",
-                           "used at", sentence("1, ", c.threads, " threads"), "verdict"}};
+  std::vector<Cells> rows{
+      {"tier", "against", "stage", "numbers", "error", "bound", "used", "used at",
+       c.threads == 1 ? "1 thread" : sentence("1, ", c.threads, " threads"), "verdict"}};
   for (const TierRun& run : c.runs) add_rows(rows, run);
-  return out + aligned(rows) + std::string(last_line(c.verdict()));
+  return out + aligned(rows) + std::string(last_line(c));
 }
 
 std::string to_json(const TierComparison& c) {
@@ -143,8 +156,9 @@ std::string to_json(const TierComparison& c) {
   std::string out =
       sentence("{\"verdict\":\"", name_of(c.verdict()), "\",\"shape\":{\"B\":", s.B, ",\"H\":", s.H,
                ",\"G\":", s.G, ",\"T\":", s.T, ",\"S\":", s.S, ",\"D\":", s.D, ",\"E\":", s.E,
-               "},\"dtype\":\"", attest::name_of(c.storage), "\",\"threads\":[1,", c.threads,
-               "],\"rows\":", c.rows, ",\"rows_compared\":", c.rows_compared, ",\"tiers\":[");
+               "},\"dtype\":\"", attest::name_of(c.storage), "\",\"threads\":[1",
+               c.threads == 1 ? "" : sentence(",", c.threads), "],\"rows\":", c.rows,
+               ",\"rows_compared\":", c.rows_compared, ",\"tiers\":[");
   for (std::size_t n = 0; n < c.runs.size(); ++n) {
     if (n > 0) out += ",";
     append_run(out, c.runs[n]);

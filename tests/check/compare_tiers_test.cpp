@@ -139,6 +139,20 @@ TEST(CompareTiers, LargeCallsAreSampledEvenly) {
   EXPECT_EQ(three.verdict(), Verdict::match) << to_text(three);
 }
 
+TEST(CompareTiers, WhereTheEngineAloneWouldBeJudgedNothingIs) {
+  // Too much for the oracle, and heads too wide for the engine: the plain loop promises nothing.
+  const AttentionCase call = call_in(DType::f32, {1, 1, 32, 513}, {1, 1, 33, 513}, {1, 1, 33, 513});
+  ASSERT_GT(exact_work({1, 1, 1, 32, 33, 513, 513}), much_oracle_work);
+  const auto report = compare_tiers(call, {.isas = {Isa::portable}}).value();
+  EXPECT_EQ(report.verdict(), Verdict::undecided) << to_text(report);
+  EXPECT_NE(to_text(report).find("undecided: no tier that promises anything was run"),
+            std::string::npos)
+      << to_text(report);
+  ASSERT_EQ(report.runs.size(), 3U);
+  EXPECT_EQ(report.runs[1].fits[0].numbers, 32 * 513);
+  EXPECT_NE(report.runs[2].skipped, "");
+}
+
 TEST(CompareTiers, NoMoreRowsThanThereAre) {
   const AttentionCase call = call_in(DType::f32, {1, 2, 4, 1}, {1, 2, 4, 1}, {1, 2, 4, 1});
   EXPECT_EQ(compare_tiers(call, {.rows = 1000000}).value().rows_compared, 8);
