@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "attest/base/text.h"
@@ -14,9 +12,6 @@
 
 namespace attest::cli {
 namespace {
-
-/// The widest head that the engine takes.
-constexpr std::int64_t widest_of_engine = 512;
 
 enum class Tier { exact, engine, oracle };
 struct Choice {
@@ -37,7 +32,7 @@ Choice choose_tier(const LoadedCase& loaded, const AttendOptions& o) {
   if (work <= check::much_exact_work) {
     return {Tier::exact, steps + ", at most 2^27; --engine takes the engine"};
   }
-  if (s.D > widest_of_engine || s.E > widest_of_engine) {
+  if (!check::fits_engine(s)) {
     return {Tier::exact,
             steps + ", more than 2^27, but the engine's heads have 512 numbers at most"};
   }
@@ -77,6 +72,16 @@ int print_outcome(const Outcome& outcome, const AttendOptions& o) {
   return write_out(out);
 }
 
+/// Whether the format has the number type.
+Result<void> can_hold(io::TensorFormat format, DType dtype) {
+  const bool numpy = format == io::TensorFormat::npy || format == io::TensorFormat::npz;
+  if (!numpy || dtype != DType::bf16) return {};
+  return Failure{ErrorKind::type, "unsupported-dtype",
+                 fmt::format("[attend] {} has no name for bf16; write .safetensors or .json, or "
+                             "say --dtype f32, which holds every number of it",
+                             io::name_of(format))};
+}
+
 /// What is asked of the output, before anything is calculated for it.
 Result<void> check_output(const AttendOptions& o) {
   const auto bad = [](const char* id, std::string message) {
@@ -96,10 +101,9 @@ Result<void> check_output(const AttendOptions& o) {
     return bad("unknown-format",
                fmt::format("--out wants .safetensors, .npz, .npy or .json; found '{}'", o.out));
   }
-  const std::filesystem::path folder = std::filesystem::path(o.out).parent_path();
-  if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
-    return Failure{ErrorKind::file, "cannot-write",
-                   fmt::format("[attend] --out {}: its folder cannot be written to", o.out)};
+  if (auto ok = can_write("--out", o.out); !ok) return ok;
+  if (const auto dtype = dtype_from_name(o.dtype)) {
+    if (auto ok = can_hold(*format, *dtype); !ok) return ok;
   }
   if (*format == io::TensorFormat::npy && (o.weights || o.log_sum_exp)) {
     return bad("not-one-tensor", "an npy file holds one tensor; write .npz or .safetensors");
@@ -123,7 +127,7 @@ int compare(LoadedCase& loaded, const AttendOptions& o) {
   }
   const auto report = check::compare_tiers(loaded.call, options);
   progress.reset();
-  if (!report) return fail(report.failure());
+  if (!report) return fail(in_words_of_options(report.failure()));
   if (!type.remark.empty()) {
     note(fmt::format("comparing in {}: {}", name_of(type.dtype), type.remark));
   }
@@ -162,8 +166,12 @@ int attend(const AttendOptions& o) {
   for (const std::string& remark : loaded->remarks) note(remark);
   if (o.compare) return compare(*loaded, o);
   const Choice choice = choose_tier(*loaded, o);
+  if (!o.out.empty() && o.dtype.empty() && choice.tier == Tier::engine) {
+    const auto ok = can_hold(*io::format_of_path(o.out), engine_type(*loaded).dtype);
+    if (!ok) return fail(ok.failure());
+  }
   const auto outcome = run(*loaded, o, choice.tier);
-  if (!outcome) return fail(outcome.failure());
+  if (!outcome) return fail(in_words_of_options(outcome.failure()));
   note(fmt::format("{}: {}", outcome->tier, choice.why));
   if (const EngineType type = engine_type(*loaded);
       choice.tier == Tier::engine && !type.remark.empty()) {
@@ -182,13 +190,17 @@ bound, with the same bits for any number of threads. A note on standard error sa
 --isa and --threads ask for the engine; ATTEST_ISA in the environment is what --isa defaults to.
 
 --compare prints no result. It runs the engine on every instruction set of this machine, with one
-thread and with several, and says how far each is from the exact tier: the largest error, the bound
-of that number, and the largest fraction of a bound that any number uses. Beside it stand the plain
-loop that everybody writes first, and the exact tier against the oracle, where the call is small. Of
-large calls 16 rows or more are compared, spread evenly; --rows N chooses how many.
+thread and with several (--threads 1: with one alone), and says how far each is from the exact tier:
+the largest error, the bound of that number, and the largest fraction of a bound that any number
+uses. Beside it stand the plain loop that everybody writes first, and the exact tier against the
+oracle, where the call is small. The engine is left out of calls whose heads have more than 512
+numbers, which it does not take. Of large calls 16 rows or more are compared, spread evenly;
+--rows N chooses how many.
+
+--oracle refuses calls that would take it more than about ten minutes.
 
 Exit 0 when done, 2 on bad input; --compare: 0 if every bound is kept and threads change no bit, 1
-if not, 3 if a tier promises nothing of any number.
+if not, 3 if a tier promises nothing of any number, or nothing was judged.
 
 Examples:
   attest attend dump.safetensors

@@ -109,6 +109,14 @@ Result<Tensor<double>> weights_of(const AttentionInputs<T>& inputs,
   return out;
 }
 
+/// The set that was chosen, and whose kernels it has for the type.
+std::string set_of(DType type, Isa isa) {
+  const Isa kernels = kernels_of(type, isa);
+  if (kernels == isa) return std::string(name_of(isa));
+  return sentence(name_of(isa), " (its ", name_of(type), " kernels are those of ", name_of(kernels),
+                  ")");
+}
+
 template <class T>
 Result<Outcome> run_in(const LoadedCase& loaded, const AttendOptions& o, Isa isa) {
   using Sum = AccumulatorOf<T>;
@@ -123,7 +131,7 @@ Result<Outcome> run_in(const LoadedCase& loaded, const AttendOptions& o, Isa isa
   Outcome out{{{.name = "output",
                 .values = as_given(loaded.given, as_doubles(result.output())),
                 .dtype = dtype_of<T>}},
-              sentence("engine in ", name_of(dtype_of<T>), " on ", name_of(isa), ", ",
+              sentence("engine in ", name_of(dtype_of<T>), " on ", set_of(dtype_of<T>, isa), ", ",
                        pool.threads(), pool.threads() == 1 ? " thread" : " threads")};
   if (o.weights) {
     auto weights = weights_of<T>(typed->views(), options, result.log_sum_exp, execution);

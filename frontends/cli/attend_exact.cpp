@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT
 // attend by the exact tier and by the oracle.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "attest/lab/attention.h"
 #include "attest/lab/oracle.h"
 #include "frontends/cli/attend_tiers.h"
+#include "frontends/cli/command.h"
 
 namespace attest::cli {
 namespace {
+
+/// In seconds. Longer than that, nobody waits for digits without being sure that they come.
+constexpr double longest_oracle = 600;
 
 /// The oracle's numbers as the nearest doubles, in their order.
 Tensor<double> nearest(const lab::oracle::OracleTensor& from) {
@@ -61,7 +67,24 @@ Result<Outcome> run_exact(LoadedCase& loaded, const AttendOptions& o) {
   return out;
 }
 
+double oracle_seconds(const lab::AttentionShape& s) {
+  // Measured on one core of a 2025 processor, D + E from 2 to 512: 10 us a pair of query and key,
+  // and 0.1 us more for each number of the two rows.
+  double pairs = 1;
+  for (const std::int64_t extent : {s.B, s.H, s.T, s.S}) pairs *= static_cast<double>(extent);
+  return pairs * 1e-7 * (100 + static_cast<double>(s.D) + static_cast<double>(s.E));
+}
+
 Result<Outcome> run_oracle(LoadedCase& loaded, const AttendOptions& o) {
+  const double seconds = oracle_seconds(shape_of(loaded));
+  if (seconds > longest_oracle) {
+    return Failure{ErrorKind::value, "too-large",
+                   fmt::format("[attend] --oracle would take about {:.0f} minutes, and {:.0f} are "
+                               "the most: take a part of the call, or --compare, which judges the "
+                               "engine on --rows N rows by the exact tier",
+                               seconds / 60, longest_oracle / 60)};
+  }
+  if (seconds > 5) note(fmt::format("the oracle takes up to about {:.0f} s", seconds));
   if (auto ok = widen(loaded); !ok) return ok.failure();
   const Progress progress("attend --oracle");
   const auto result = lab::oracle::attention(loaded.call.inputs(), loaded.call.options());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,10 +43,14 @@ struct Named {
 };
 struct Outcome {
   std::vector<Named> results{};
-  std::string tier{};  ///< "exact", "engine in f32 on avx512, 2 threads": what computed it
+  std::string tier{};  ///< "exact", "engine in f32 on avx2, 2 threads": what computed it
 };
 
 [[nodiscard]] Result<Outcome> run_exact(LoadedCase& loaded, const AttendOptions& options);
+/// An estimate for the oracle, in seconds, if the call hides nothing.
+[[nodiscard]] double oracle_seconds(const lab::AttentionShape& shape);
+
+/// Fails with too-large if that is more than ten minutes.
 [[nodiscard]] Result<Outcome> run_oracle(LoadedCase& loaded, const AttendOptions& options);
 [[nodiscard]] Result<Outcome> run_engine(const LoadedCase& loaded, const AttendOptions& options);
 
@@ -61,6 +66,12 @@ struct EngineType {
 /// The type that query, key, value and bias all fit in without a rounding: the narrowest of theirs
 /// that holds the others. f64 where there are whole numbers, or a bias beyond f32.
 [[nodiscard]] EngineType engine_type(const LoadedCase& loaded);
+
+/// Whose kernels compute in that type, when a call uses a set. What a set adds to avx512 is products
+/// of bfloat16; the rest of its kernels are avx512's.
+[[nodiscard]] constexpr Isa kernels_of(DType type, Isa set) {
+  return type == DType::bf16 ? set : std::min(set, Isa::avx512);
+}
 
 /// The instruction set that is asked for. Fails with bad-isa.
 [[nodiscard]] Result<Isa> chosen_isa(const AttendOptions& options);

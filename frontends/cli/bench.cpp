@@ -165,6 +165,11 @@ int write_report(const BenchReport& report, const BenchOptions& o) {
 }
 
 int bench(const BenchOptions& o) {
+  for (const auto& [option, path] :
+       {std::pair("--json", &o.json), {"--html", &o.html}, {"--svg", &o.svg}}) {
+    if (path->empty()) continue;
+    if (const auto ok = can_write(option, *path); !ok) return fail(ok.failure());
+  }
   if (!o.from.empty()) {
     const auto report = join(o.from);
     return report ? write_report(*report, o) : fail(report.failure());

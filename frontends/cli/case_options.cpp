@@ -58,8 +58,7 @@ void add_case_options(CLI::App& command, CaseOptions& o) {
   add_number(command, "--dropout", o.dropout,
              "Leave out weights with this probability, and divide the others by 1 - rate",
              NumberRange::not_negative);
-  add_integer(command, "--seed", o.seed, "Which weights dropout leaves out (default 0)",
-              {.least = 0});
+  add_unsigned(command, "--seed", o.seed, "Which weights dropout leaves out (default 0)");
   add_numbers(command, "--sink", o.sink,
               "A logit per head that joins the denominator alone (0,1.5)");
   add_word(command, "--empty-row", o.empty_row,

@@ -33,7 +33,7 @@ struct CaseOptions {
   std::vector<double> alibi_slopes;
   std::vector<double> sink;
   std::optional<double> dropout;
-  std::optional<std::int64_t> seed;
+  std::optional<std::uint64_t> seed;
   std::string empty_row;
   std::string layout;  ///< "": bhtd, or what the convention says
   std::optional<std::int64_t> heads;
@@ -58,6 +58,9 @@ struct LoadedCase {
 /// Fills in query, key and value of the call, as the exact tier and the oracle take them: binary64,
 /// which holds every number of a file exactly, or fails.
 [[nodiscard]] Result<void> widen(LoadedCase& loaded);
+
+/// The same failure in the words of the command line: options and tensors instead of C++ members.
+[[nodiscard]] Failure in_words_of_options(Failure failure);
 
 /// Whether anything but --causal was chosen: the workbook's block has no such options.
 [[nodiscard]] bool only_causal(const CaseOptions& options);

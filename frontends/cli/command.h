@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attest/base/error.h"
+#include "attest/base/result.h"
 
 namespace attest::cli {
 
@@ -26,6 +27,10 @@ void note(const std::string& text);
 
 /// Writes results to standard output; a closed pipe or a full disk is a failure, not a silence.
 int write_out(const std::string& text);
+
+/// Whether a file can be written there, before anything is calculated for it: whether it is no folder,
+/// may be written to if it is there, and its folder if it is not. "-" can. Fails with cannot-write.
+[[nodiscard]] Result<void> can_write(const std::string& option, const std::string& path);
 
 /// Runs a subcommand after its options have been read; returns the exit code.
 using Action = std::function<int()>;

@@ -72,6 +72,7 @@ int diff(DiffOptions o) {
 constexpr const char* footer = R"(
 A and B are traces written by `attest trace --json`, or tensor files of any format; A is the
 reference. Without a tolerance only equal numbers match; with several, one that holds is enough.
+Outputs near zero have few right digits: judge them by --abs, at the scale of the values.
 NaN patterns are compared before numbers, and a NaN in both decides nothing unless --nan-matches.
 A tensor that only one of them holds is a difference; --only NAME leaves the others out. Files
 without names (.npy, a JSON array) are compared with each other whatever they are called.
@@ -81,7 +82,7 @@ Examples:
   attest trace --json > a.jsonl
   attest trace --scale 1 --json > b.jsonl
   attest diff a.jsonl b.jsonl
-  attest diff mine.safetensors theirs.npz --only output --ulp 2)";
+  attest diff mine.safetensors theirs.npz --only output --abs 1e-6)";
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "attest/base/text.h"
 #include "attest/io/json.h"
 #include "attest/linalg/isa.h"
+#include "frontends/cli/attend_tiers.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/print.h"
 
@@ -20,13 +21,13 @@ struct InspectOptions {
   bool json = false;
 };
 
-/// The number types whose kernels are those of `row`, when calls use the set `used`. What a set adds
-/// to avx512 is products of bfloat16; the rest of its kernels are avx512's.
+/// The number types whose kernels are those of `row`, when calls use the set `used`.
 std::vector<std::string> used_for(Isa row, std::optional<Isa> used) {
   if (!used) return {};
   std::vector<std::string> out;
-  if (row == std::min(*used, Isa::avx512)) out = {"f32", "f64", "f16"};
-  if (row == *used) out.push_back("bf16");
+  for (const DType type : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    if (kernels_of(type, *used) == row) out.emplace_back(name_of(type));
+  }
   return out;
 }
 
@@ -60,7 +61,11 @@ std::string as_text(const Result<Isa>& used) {
     out += line + "\n";
   }
   const auto said = said_by_environment();
-  if (!isa) return out + "no call succeeds: ATTEST_ISA says what this machine has not\n";
+  if (!isa) {
+    return out +
+           "a call that names no set fails: ATTEST_ISA says what this machine has not; --isa NAME "
+           "goes before it\n";
+  }
   return out + sentence("calls use ", name_of(*isa),
                         said ? ", as ATTEST_ISA says\n" : "; ATTEST_ISA is not set\n");
 }
@@ -102,8 +107,9 @@ int inspect(const InspectOptions& o) {
 constexpr const char* footer = R"(
 Lists the instruction sets that the engine has kernels for: whether this machine and its system run
 them, why not if they do not, and which number types each is used for by a call that says nothing.
-ATTEST_ISA in the environment forces one; so does --isa of attend and bench. Exit 0, or 2 if
-ATTEST_ISA says what cannot be had.
+What avx512bf16 and amx add to avx512 is products of bf16: their kernels of the other types are
+those of avx512. ATTEST_ISA in the environment forces one; so does --isa of attend and bench, which goes
+before it. Exit 0, or 2 if ATTEST_ISA says what cannot be had.
 
 Examples:
   attest inspect --isa

@@ -148,7 +148,7 @@ class Loader {
   Result<void> choose_dropout() {
     if (o_.seed && !o_.dropout) return bad("not-used", "--seed draws what --dropout leaves out");
     out_.call.dropout.rate = o_.dropout.value_or(0);
-    out_.call.dropout.seed = static_cast<std::uint64_t>(o_.seed.value_or(0));
+    out_.call.dropout.seed = o_.seed.value_or(0);
     return {};
   }
 

@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 
@@ -40,6 +41,25 @@ int fail(const Failure& failure) {
 }
 
 void note(const std::string& text) { say("note: " + one_line(text, 2000)); }
+
+Result<void> can_write(const std::string& option, const std::string& path) {
+  const auto bad = [&](std::string_view why) {
+    return Failure{ErrorKind::file, "cannot-write",
+                   sentence("[attest] ", option, " ", path, ": ", why)};
+  };
+  namespace files = std::filesystem;
+  if (path == "-") return {};
+  std::error_code error;
+  const files::file_status there = files::status(path, error);
+  if (files::is_directory(there)) return bad("is a folder; name a file in it");
+  if (files::exists(there) && access(path.c_str(), W_OK) != 0) return bad("cannot be written to");
+  if (files::exists(there) && !files::is_regular_file(there)) return {};
+  const files::path folder = files::path(path).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+    return bad("its folder cannot be written to");
+  }
+  return {};
+}
 
 int write_out(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();

@@ -66,6 +66,17 @@ CLI::Option* add_integer(CLI::App& command, const std::string& name,
       help);
 }
 
+CLI::Option* add_unsigned(CLI::App& command, const std::string& name,
+                          std::optional<std::uint64_t>& target, const std::string& help) {
+  return command.add_option_function<std::string>(
+      name,
+      [&target, name](const std::string& word) {
+        target = whole_word<std::uint64_t>(name, word,
+                                           sentence("a whole number from 0 to ", UINT64_MAX));
+      },
+      help);
+}
+
 CLI::Option* add_number(CLI::App& command, const std::string& name, std::optional<double>& target,
                         const std::string& help, NumberRange range) {
   return command.add_option_function<std::string>(

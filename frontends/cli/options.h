@@ -23,6 +23,9 @@ enum class NumberRange { any, finite, not_negative };
 CLI::Option* add_integer(CLI::App& command, const std::string& name,
                          std::optional<std::int64_t>& target, const std::string& help,
                          IntegerRange range = {});
+/// From 0 to 2^64 - 1.
+CLI::Option* add_unsigned(CLI::App& command, const std::string& name,
+                          std::optional<std::uint64_t>& target, const std::string& help);
 CLI::Option* add_number(CLI::App& command, const std::string& name, std::optional<double>& target,
                         const std::string& help, NumberRange range = NumberRange::any);
 /// A list in one word, "3,5,7".

@@ -133,7 +133,7 @@ Result<lab::Trace> traced(const TraceOptions& o, TraceTitle& title) {
 int trace(const TraceOptions& o) {
   TraceTitle title;
   const auto result = traced(o, title);
-  if (!result) return fail(result.failure());
+  if (!result) return fail(in_words_of_options(result.failure()));
   if (o.json) return write_out(trace_as_json(*result, title));
   if (o.csv) return write_out(trace_as_csv(*result));
   return write_out(trace_as_text(*result, title, o.style, o.row));
@@ -144,7 +144,7 @@ int why(const TraceOptions& o) {
   if (!address) return fail(address.failure());
   TraceTitle title;
   const auto result = traced(o, title);
-  if (!result) return fail(result.failure());
+  if (!result) return fail(in_words_of_options(result.failure()));
   const auto text = why_as_text(*result, *address, o.style, static_cast<int>(o.depth.value_or(1)));
   if (!text) return fail(text.failure());
   return write_out(*text);

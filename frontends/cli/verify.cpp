@@ -12,7 +12,7 @@ namespace attest::cli {
 namespace {
 
 struct Options {
-  std::optional<std::int64_t> seed;
+  std::optional<std::uint64_t> seed;
   std::optional<std::int64_t> cases;
   bool json = false;
 };
@@ -20,7 +20,7 @@ struct Options {
 int verify(const Options& o) {
   std::optional<Progress> progress("verify");
   check::VerifyOptions options;
-  if (o.seed) options.seed = static_cast<std::uint64_t>(*o.seed);
+  if (o.seed) options.seed = *o.seed;
   if (o.cases) options.cases = *o.cases;
   options.progress = [&](std::string_view, std::int64_t done, std::int64_t sections) {
     progress->show(done, sections);
@@ -50,7 +50,7 @@ void add_verify(CLI::App& app, Action& action) {
   auto* command =
       app.add_subcommand("verify", "Verify the exact tier against the oracle and its laws");
   command->footer(footer);
-  add_integer(*command, "--seed", o->seed, "Of the random cases", {.least = 0});
+  add_unsigned(*command, "--seed", o->seed, "Of the random cases");
   add_integer(*command, "--cases", o->cases, "Random cases of each family (default and least 120)",
               {.least = check::release_cases, .most = 1000000});
   command->add_flag("--json", o->json, "The report as JSON");

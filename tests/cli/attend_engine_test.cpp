@@ -411,6 +411,22 @@ TEST(AttendEngine, TheEnvironmentChoosesTheSet) {
   unsetenv("ATTEST_ISA");
 }
 
+TEST(AttendEngine, TheNoteNamesTheSetAndWhoseKernelsItHas) {
+  const ScratchFolder scratch;
+  write(scratch.file("dump.safetensors"), grouped());
+  for (const IsaState& set : instruction_sets()) {
+    if (!set.present) continue;
+    const std::string name(name_of(set.isa));
+    std::string notes;
+    attended({scratch.file("dump.safetensors"), "--isa", name}, &notes);
+    const std::string kernels = " (its f32 kernels are those of avx512)";
+    EXPECT_NE(
+        notes.find("engine in f32 on " + name + (set.isa > Isa::avx512 ? kernels : "") + ", "),
+        std::string::npos)
+        << notes;
+  }
+}
+
 TEST(AttendEngine, FailsAsTheExactTierDoes) {
   const ScratchFolder scratch;
   const std::string path = scratch.file("dump.safetensors");

@@ -219,6 +219,10 @@ TEST(Attend, BadInputIsOneSentenceAndExitTwo) {
       {{path, "--out", scratch.file("x.txt")}, "unknown-format"},
       {{path, "--out", scratch.file("none/x.npz")}, "cannot-write"},
       {{path, "--out", scratch.file("x.npz"), "--dtype", "i8"}, "bad-dtype"},
+      {{path, "--out", scratch.file("x.npy"), "--dtype", "bf16"}, "unsupported-dtype"},
+      {{path, "--out", scratch.file("x.npz"), "--dtype", "bf16"}, "unsupported-dtype"},
+      {{path, "--query-starts", "0,7", "--key-starts", "0,7"},
+       "bad-option: [attention] query_starts must"},
       {{scratch.file("nothing.npz")}, ""},
       {{scratch.file("page.html")}, "html-page"},
       {{scratch.file("empty.npz")}, ""}};
@@ -230,6 +234,50 @@ TEST(Attend, BadInputIsOneSentenceAndExitTwo) {
     EXPECT_EQ(ended.out, "");
     EXPECT_TRUE(ended.err.find("error " + id) != std::string::npos) << id << ": " << ended.err;
   }
+}
+
+TEST(Attend, WhatCannotBeWrittenIsRefusedBeforeAnythingIsComputed) {
+  // The oracle would fail too, with another id: a query that sees no key. It is not asked.
+  const ScratchFolder scratch;
+  write(scratch.file("dump.npz"), grouped());
+  const Ended ended = run_attest({"attend", scratch.file("dump.npz"), "--causal", "-1", "--oracle",
+                                  "--dtype", "bf16", "--out", scratch.file("o.npy")});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(ended.err.starts_with("error unsupported-dtype: ")) << ended.err;
+  io::NamedTensors file;
+  for (const char* name : {"query", "key", "value"}) {
+    file.add(name, AnyTensor::from_f64(bell({2, 2}, 7), DType::bf16));
+  }
+  ASSERT_TRUE(io::write_tensors(scratch.file("bf16.safetensors"), file));
+  const Ended engine = run_attest({"attend", scratch.file("bf16.safetensors"), "--causal", "-1",
+                                   "--engine", "--out", scratch.file("o.npz")});
+  EXPECT_EQ(engine.code, 2);
+  EXPECT_TRUE(engine.err.starts_with("error unsupported-dtype: ")) << engine.err;
+}
+
+TEST(Attend, TheOracleRefusesWhatWouldTakeForEver) {
+  const ScratchFolder scratch;
+  AttentionCase call;  // 2^26 pairs
+  call.query = bell({1, 1, 8192, 1}, 1);
+  call.key = bell({1, 1, 8192, 1}, 2);
+  call.value = bell({1, 1, 8192, 1}, 3);
+  write(scratch.file("dump.npz"), call);
+  const Ended ended = run_attest({"attend", scratch.file("dump.npz"), "--oracle"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_TRUE(ended.err.starts_with("error too-large: ")) << ended.err;
+  EXPECT_NE(ended.err.find("about 11 minutes"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("--compare"), std::string::npos) << ended.err;
+}
+
+TEST(Attend, ASeedIsAnyNumberOf64Bits) {
+  const ScratchFolder scratch;
+  AttentionCase call = grouped();
+  write(scratch.file("dump.npz"), call);
+  call.dropout = {0.5, UINT64_MAX};
+  expect_same_bits(
+      attended({scratch.file("dump.npz"), "--dropout", "0.5", "--seed", "18446744073709551615"}),
+      lab::attention(call.inputs(), call.options()).value().output);
 }
 
 TEST(Attend, AnEmptyRowIsAnErrorUnlessToldOtherwise) {

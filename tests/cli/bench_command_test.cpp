@@ -137,9 +137,15 @@ TEST(BenchCommand, RefusesWhatItCannotMeasure) {
 }
 
 TEST(BenchCommand, AReportThatCannotBeWrittenIsAnError) {
-  const Ended ended = measured({"--json", "/no/such/folder/bench.json"});
-  EXPECT_EQ(ended.code, 2);
-  EXPECT_TRUE(ended.err.starts_with("error ")) << ended.err;
+  // Before anything is measured: the rows that are asked for do not even exist.
+  for (const char* form : {"--json", "--html", "--svg"}) {
+    for (const char* path : {"/no/such/folder/bench.json", "/"}) {
+      const Ended ended = run_attest({"bench", "--rows", "nonsense", form, path});
+      EXPECT_EQ(ended.code, 2);
+      EXPECT_TRUE(ended.err.starts_with(std::string("error cannot-write: [attest] ") + form))
+          << ended.err;
+    }
+  }
 }
 
 }  // namespace

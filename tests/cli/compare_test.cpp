@@ -102,6 +102,43 @@ TEST(Compare, ADumpOfMixedTypesIsComparedInOneThatHoldsThem) {
   EXPECT_TRUE(contains(ended.err, "note: comparing in f32: query is f32, key f16")) << ended.err;
 }
 
+TEST(Compare, OneThreadIsComparedWithNothing) {
+  const ScratchFolder scratch;
+  const std::string path = dump(scratch, {5, 8}, {7, 8});
+  const Ended ended = run_attest({"attend", path, "--compare", "--threads", "1"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(contains(ended.out, "numbers of threads were not compared")) << ended.out;
+  EXPECT_FALSE(contains(ended.out, "same bits")) << ended.out;
+  EXPECT_FALSE(contains(ended.out, "change no bit")) << ended.out;
+  const Ended json = run_attest({"attend", path, "--compare", "--threads", "1", "--json"});
+  const auto report = io::parse_json(json.out, "report");
+  ASSERT_TRUE(report) << json.out;
+  EXPECT_EQ(report->find("threads")->items().size(), 1U);
+  EXPECT_TRUE(report->find("tiers")->items().back().find("same_bits")->is(io::Json::Kind::null));
+}
+
+TEST(Compare, HeadsWiderThanTheEngineTakesAreComparedWithoutIt) {
+  const ScratchFolder scratch;
+  const std::string path = dump(scratch, {2, 513}, {2, 513});
+  const Ended ended = run_attest({"attend", path, "--compare"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(contains(ended.out, "not run: its heads have 512 numbers at most")) << ended.out;
+  EXPECT_TRUE(contains(ended.out, "match: ")) << ended.out;
+}
+
+TEST(Compare, AnEmptyRowIsToldInTheWordsOfTheCommandLine) {
+  const ScratchFolder scratch;
+  const std::string path = dump(scratch, {2, 3}, {2, 3});
+  for (const char* tier : {"--compare", "--engine", "--exact", "--oracle"}) {
+    const Ended ended = run_attest({"attend", path, "--causal", "-1", tier});
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_TRUE(ended.err.starts_with("error no-visible-key: ")) << ended.err;
+    EXPECT_TRUE(contains(ended.err, "--empty-row zero")) << ended.err;
+    EXPECT_FALSE(contains(ended.err, "EmptyRow")) << ended.err;
+    EXPECT_EQ(contains(ended.err, "oracle"), std::string(tier) == "--oracle") << ended.err;
+  }
+}
+
 TEST(Compare, RefusesWhatItWouldIgnore) {
   const ScratchFolder scratch;
   const std::string path = dump(scratch, {5, 8}, {7, 8});

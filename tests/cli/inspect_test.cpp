@@ -104,7 +104,7 @@ TEST(Inspect, ASetThatCannotBeHadIsAnErrorBelowTheList) {
     const Ended ended = inspected(wrong);
     EXPECT_EQ(ended.code, 2) << wrong;
     EXPECT_EQ(lines_of(ended.out).size(), 7U) << ended.out;
-    EXPECT_NE(ended.out.find("no call succeeds"), std::string::npos) << ended.out;
+    EXPECT_NE(ended.out.find("a call that names no set fails"), std::string::npos) << ended.out;
     EXPECT_TRUE(ended.err.starts_with("error bad-isa: ")) << ended.err;
     EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
     const auto report = io::parse_json(inspected(wrong, true).out, "report");
