@@ -2,6 +2,7 @@
 #include "attest/attention/attention.h"
 
 #include "attest/attention/call.h"
+#include "attest/attention/call_check.h"
 #include "attest/attention/decode.h"
 #include "attest/attention/dispatch.h"
 #include "attest/attention/forward_call.h"
@@ -13,7 +14,8 @@ namespace engine {
 namespace {
 
 template <class T>
-Result<void> check_outputs(const AttentionOutputs<T>& out, const Shape& s) {
+Result<void> check_outputs(const AttentionOutputs<T>& out, const AttentionInputs<T>& in,
+                           const Shape& s) {
   const auto wrong = [](const char* name, const attest::Shape& wanted, const auto& found) {
     return Failure{ErrorKind::shape, "shape-mismatch",
                    sentence("[attention] ", name, " must have shape ", to_string(wanted),
@@ -25,7 +27,11 @@ Result<void> check_outputs(const AttentionOutputs<T>& out, const Shape& s) {
   if (out.log_sum_exp && out.log_sum_exp.extents != std::array<std::int64_t, 3>{s.B, s.H, s.T}) {
     return wrong("log_sum_exp", {s.B, s.H, s.T}, out.log_sum_exp.extents);
   }
-  return {};
+  if (auto ok = check_apart("output", out.output); !ok) return ok;
+  if (auto ok = check_apart("log_sum_exp", out.log_sum_exp); !ok) return ok;
+  return check_places(
+      {place_of("output", out.output), place_of("log_sum_exp", out.log_sum_exp)},
+      {place_of("query", in.query), place_of("key", in.key), place_of("value", in.value)});
 }
 
 /// Multiply-adds that one thread does sooner than it can wake another.
@@ -39,7 +45,7 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
                            const AttentionOptions<Bias>& options, const Execution& execution) {
   auto call = engine::checked_call(inputs, options);
   if (!call) return call.failure();
-  if (auto ok = engine::check_outputs(outputs, call->shape); !ok) return ok;
+  if (auto ok = engine::check_outputs(outputs, inputs, call->shape); !ok) return ok;
   const auto table = engine::kernel_table(execution);
   if (!table) return table.failure();
   const engine::Ranges ranges(*call);

@@ -12,7 +12,8 @@
 /// The engine: scaled dot-product attention as fast as the machine allows.
 namespace attest {
 
-/// Where results are written: the caller's own memory, any strides, no overlap with the inputs.
+/// Where results are written: the caller's own memory, any strides, no overlap with the inputs. A
+/// stride of 0, and a result that begins where an input does, are noticed and refused.
 template <class T>
 struct AttentionOutputs {
   View<T, 4> output{};                      ///< [B, H, T, E]
@@ -52,6 +53,8 @@ struct AttentionResult {
 /// Edge cases    Hidden keys and values never matter, NaN and infinity included. A bias of −∞ hides.
 ///               A query that sees no key is an error by default, or as EmptyRow says.
 ///               NaN or +∞ in a visible score makes its row NaN.
+/// Range         Where f32 computes: scale and sink in f32's range, softcap from 2⁻⁶⁴ to 2⁶⁴, slopes
+///               up to 2⁶⁴; where f64 computes, f64's range and 2⁵¹². Else bad-option.
 /// Accuracy      docs/accuracy.md, "The engine": a bound in u, D, S and the sizes of the inputs, tested
 ///               on every instruction set against lab::attention, and no worse than twice the error
 ///               of the plain loop in the same type.
@@ -128,6 +131,8 @@ struct WeightsChoice {
 ///     weights[i,j] = kept(exp(biased[i,j] − log_sum_exp[i])), 0 where hidden
 ///
 /// Shapes        inputs and options as for `attention`; log_sum_exp [B, H, T] from it.
+/// Accuracy      u·|log_sum_exp| enters every weight as a relative error: a bias common to all keys of
+///               −1e9 (f32) leaves no digit of the sum in log_sum_exp. Hide keys with −∞ instead.
 /// Cost          2·D flops a pair of the rows asked for; nothing else is computed.
 /// Throws        as `attention`, and bad-option for rows that are not there.
 template <class T, class Bias>

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "attest/attention/call.h"
+#include "attest/attention/call_check.h"
 #include "attest/attention/dispatch.h"
 #include "attest/attention/empty_row.h"
 #include "attest/attention/row_block.h"
@@ -216,7 +217,8 @@ Result<void> check_results(const AttentionBackwardInputs<T>& in, const Shape& s)
 }
 
 template <class T>
-Result<void> check_gradients(const AttentionGradientOutputs<T>& out, const Shape& s,
+Result<void> check_gradients(const AttentionGradientOutputs<T>& out, const AttentionInputs<T>& in,
+                             const AttentionBackwardInputs<T>& results, const Shape& s,
                              const Extents* bias, const Call& call) {
   if (auto ok = check_shape("d_query", out.d_query, {s.B, s.H, s.T, s.D}); !ok) return ok;
   if (auto ok = check_shape("d_key", out.d_key, {s.B, s.G, s.S, s.D}); !ok) return ok;
@@ -230,7 +232,20 @@ Result<void> check_gradients(const AttentionGradientOutputs<T>& out, const Shape
   if (bias != nullptr) {
     if (auto ok = check_shape("d_bias", out.d_bias, *bias); !ok) return ok;
   }
-  return check_shape("d_sink", out.d_sink, std::array<std::int64_t, 1>{s.H});
+  if (auto ok = check_shape("d_sink", out.d_sink, std::array<std::int64_t, 1>{s.H}); !ok) return ok;
+  if (auto ok = check_apart("d_query", out.d_query); !ok) return ok;
+  if (auto ok = check_apart("d_key", out.d_key); !ok) return ok;
+  if (auto ok = check_apart("d_value", out.d_value); !ok) return ok;
+  if (auto ok = check_apart("d_bias", out.d_bias); !ok) return ok;
+  if (auto ok = check_apart("d_sink", out.d_sink); !ok) return ok;
+  return check_places(
+      {place_of("d_query", out.d_query), place_of("d_key", out.d_key),
+       place_of("d_value", out.d_value), place_of("d_bias", out.d_bias),
+       place_of("d_sink", out.d_sink)},
+      {place_of("query", in.query), place_of("key", in.key), place_of("value", in.value),
+       place_of("output", results.output), place_of("d_output", results.d_output),
+       place_of("log_sum_exp", results.log_sum_exp),
+       place_of("d_log_sum_exp", results.d_log_sum_exp)});
 }
 
 template <class Sum>
@@ -273,7 +288,7 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   const engine::Shape& s = call->shape;
   const auto* bias = options.bias ? &options.bias.extents : nullptr;
   if (auto ok = engine::check_results(results, s); !ok) return ok;
-  if (auto ok = engine::check_gradients(gradients, s, bias, *call); !ok) return ok;
+  if (auto ok = engine::check_gradients(gradients, inputs, results, s, bias, *call); !ok) return ok;
   const auto table = engine::kernel_table(execution);
   if (!table) return table.failure();
 

@@ -50,7 +50,8 @@ struct AttentionGradients {
 /// Edge cases    A query that sees no key gives zero gradients under EmptyRow::zero and nan, and is an
 ///               error otherwise. Hidden keys, values and their gradients never matter: a NaN in
 ///               d_output of row i reaches only keys that i sees, and exact zeros stand where a key is seen by none.
-/// Accuracy      docs/accuracy.md, "The engine".
+/// Accuracy      docs/accuracy.md, "The engine". u·|log_sum_exp| enters every weight as a relative error: a
+///               bias common to all keys of −1e9 (f32) spoils them. Hide keys with −∞ instead.
 /// Determinism   the same bits for any number of threads and any batch mates, per instruction set
 ///               (sums over a batch axis excepted from the latter): sums into a key run over queries
 ///               in a fixed order, without atomic additions.

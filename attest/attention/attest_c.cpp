@@ -188,6 +188,9 @@ Result<attest_attention_options> known_options(const attest_attention_options* g
 template <class List, class Number>
 Result<void> read_list(const char* name, const List& from, std::vector<Number>& to) {
   if (from.count == 0) return {};
+  if (from.count > std::size_t{1} << 40U) {
+    return bad_option(name, " has ", from.count, " entries, more than any call can use");
+  }
   if (from.data == nullptr) return bad_option(name, " has ", from.count, " entries but no data");
   to.assign(from.data, from.data + from.count);
   return {};
@@ -198,7 +201,8 @@ Result<void> read_choice(const char* name, std::int32_t code, std::int32_t last)
   return bad_option(name, " must lie between 0 and ", last, "; it is ", code);
 }
 
-Result<void> read_mask(const attest_attention_options& from, Mask& to) {
+Result<void> read_mask(const attest_attention_options& from,
+                       const std::array<std::int64_t, 4>& whole, Mask& to) {
   constexpr std::array<Corner, 4> corners = {Corner::top_left, Corner::square, Corner::bottom_right,
                                              Corner::at_offset};
   for (const auto& [name, code, last] :
@@ -221,12 +225,15 @@ Result<void> read_mask(const attest_attention_options& from, Mask& to) {
     if (auto ok = read_list(name, *list, *target); !ok) return ok;
   }
   if (auto ok = read_view("visible", from.visible, to.visible); !ok) return ok;
-  return to.visible ? check_booleans(from.visible) : Result<void>{};
+  // A mask of another shape is refused with the call; its bytes may not all be there.
+  if (!to.visible || !broadcasts_to(to.visible.extents, whole)) return {};
+  return check_booleans(from.visible);
 }
 
 template <class Bias>
-Result<void> read_options(const attest_attention_options& from, AttentionOptions<Bias>& to) {
-  if (auto ok = read_mask(from, to.mask); !ok) return ok;
+Result<void> read_options(const attest_attention_options& from,
+                          const std::array<std::int64_t, 4>& whole, AttentionOptions<Bias>& to) {
+  if (auto ok = read_mask(from, whole, to.mask); !ok) return ok;
   if (auto ok = read_view("bias", from.bias, to.bias); !ok) return ok;
   for (const auto& [name, code, last] :
        {std::tuple{"has_scale", from.has_scale, 1}, std::tuple{"has_softcap", from.has_softcap, 1},
@@ -262,6 +269,12 @@ Result<void> read_inputs(const attest_attention_inputs& from, AttentionInputs<T>
   return read_view("value", from.value, to.value);
 }
 
+/// The extents of the scores: [B, H, T, S].
+template <class T>
+std::array<std::int64_t, 4> scores_of(const AttentionInputs<T>& in) {
+  return {in.query.extents[0], in.query.extents[1], in.query.extents[2], in.key.extents[2]};
+}
+
 /// A call in the number types that the caller's codes say.
 struct Forward {
   const attest_attention_outputs& outputs;
@@ -275,7 +288,7 @@ struct Forward {
     AttentionOptions<Bias> choices;
     Execution execution;
     if (auto ok = read_inputs(inputs, read); !ok) return ok;
-    if (auto ok = read_options(options, choices); !ok) return ok;
+    if (auto ok = read_options(options, scores_of(read), choices); !ok) return ok;
     if (auto ok = read_execution(options, execution); !ok) return ok;
     if (auto ok = read_view("output", outputs.output, into.output); !ok) return ok;
     if (auto ok = read_view("log_sum_exp", outputs.log_sum_exp, into.log_sum_exp); !ok) return ok;
@@ -298,7 +311,7 @@ struct Backward {
     AttentionOptions<Bias> choices;
     Execution execution;
     if (auto ok = read_inputs(inputs, read); !ok) return ok;
-    if (auto ok = read_options(options, choices); !ok) return ok;
+    if (auto ok = read_options(options, scores_of(read), choices); !ok) return ok;
     if (auto ok = read_execution(options, execution); !ok) return ok;
     if (auto ok = read_view("output", results.output, left.output); !ok) return ok;
     if (auto ok = read_view("log_sum_exp", results.log_sum_exp, left.log_sum_exp); !ok) return ok;

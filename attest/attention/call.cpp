@@ -127,9 +127,49 @@ RowRange Ranges::of(std::int64_t b, std::int64_t i) const {
   return range;
 }
 
+namespace {
+
+double number_at(const Tensor4& tensor, const void* row, std::int64_t index) {
+  const std::int64_t k = index * tensor.strides[3];
+  switch (tensor.storage) {
+    case kernels::Storage::f64:
+      return static_cast<const double*>(row)[k];
+    case kernels::Storage::f32:
+      return static_cast<const float*>(row)[k];
+    case kernels::Storage::bf16:
+      return to_float(static_cast<const BFloat16*>(row)[k]);
+    case kernels::Storage::f16:
+      return to_double(static_cast<const Half*>(row)[k]);
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool sees_a_key(const Call& call, const Ranges& ranges, std::int64_t b, std::int64_t h,
+                std::int64_t i) {
+  const RowRange range = ranges.of(b, i);
+  const void* bias = call.bias.data != nullptr ? at(call.bias, b, h, i) : nullptr;
+  for (std::int64_t j = std::max<std::int64_t>(range.first, 0);
+       j < std::min(range.last, call.shape.S); ++j) {
+    if (call.visible && !call.visible(b, h, i, j)) continue;
+    if (ranges.ids_scattered() && ranges.key_ids(b)[j] != ranges.query_id(b, i)) continue;
+    if (bias != nullptr && number_at(call.bias, bias, j) == -HUGE_VAL) continue;
+    return true;
+  }
+  return false;
+}
+
+/// Whether there is memory, or none is needed.
+template <class T>
+bool given(const View<const T, 4>& view) {
+  return view || std::any_of(view.extents.begin(), view.extents.end(),
+                             [](std::int64_t extent) { return extent == 0; });
+}
+
 template <class T, class Bias>
 Result<Call> checked_call(const AttentionInputs<T>& in, const AttentionOptions<Bias>& options) {
-  const Sizes sizes{.given = in.query && in.key && in.value,
+  const Sizes sizes{.given = given(in.query) && given(in.key) && given(in.value),
                     .query = in.query.extents,
                     .key = in.key.extents,
                     .value = in.value.extents};
@@ -139,7 +179,8 @@ Result<Call> checked_call(const AttentionInputs<T>& in, const AttentionOptions<B
                 in.key.extent(2),   in.query.extent(3), in.value.extent(3)};
   const std::array<std::int64_t, 4> whole{call.shape.B, call.shape.H, call.shape.T, call.shape.S};
   if (auto ok = check_mask(options.mask, call.shape); !ok) return ok.failure();
-  const Numbers numbers{.bias = options.bias ? &options.bias.extents : nullptr,
+  const Numbers numbers{.wide = std::is_same_v<AccumulatorOf<T>, double>,
+                        .bias = options.bias ? &options.bias.extents : nullptr,
                         .scale = options.scale,
                         .softcap = options.softcap,
                         .alibi_slopes = &options.alibi_slopes,

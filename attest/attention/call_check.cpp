@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "attest/attention/call_check.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -136,13 +138,29 @@ Result<void> check_square(const Mask& mask, const Shape& s) {
   return {};
 }
 
-Result<void> check_per_head(const char* name, const std::vector<double>& values, const Shape& s) {
+/// A number that the kernels will use in their own type, where it must keep its meaning.
+Result<void> check_size(const char* name, double value, double least, double most, bool wide) {
+  const double size = std::abs(value);
+  if (size >= least && size <= most) return {};
+  return bad_option(sentence(name, " must have a size between ", least, " and ", most, " where ",
+                             wide ? "f64" : "f32", " computes; found ", value));
+}
+
+/// Beyond these a softcap or a slope, multiplied by a score or a distance, could leave the type.
+double far_out(bool wide) { return wide ? 0x1p512 : 0x1p64; }
+double largest(bool wide) {
+  return wide ? std::numeric_limits<double>::max() : double{std::numeric_limits<float>::max()};
+}
+
+Result<void> check_per_head(const char* name, const std::vector<double>& values, const Shape& s,
+                            double most, bool wide) {
   if (values.empty()) return {};
   if (static_cast<std::int64_t>(values.size()) != s.H) {
     return mismatch(sentence(name, " must have H = ", s.H, " entries; it has ", values.size()));
   }
   for (const double value : values) {
     if (!std::isfinite(value)) return bad_option(sentence(name, " must be finite; found ", value));
+    if (auto ok = check_size(name, value, 0, most, wide); !ok) return ok;
   }
   return {};
 }
@@ -160,8 +178,32 @@ Result<void> check_dropout(const Dropout& dropout, const Shape& s) {
 
 }  // namespace
 
+Result<void> check_places(const std::vector<Place>& results, const std::vector<Place>& inputs) {
+  for (std::size_t n = 0; n < results.size(); ++n) {
+    if (results[n].data == nullptr) continue;
+    const auto clash = [&](const Place& other) { return other.data == results[n].data; };
+    auto other = std::find_if(inputs.begin(), inputs.end(), clash);
+    if (other == inputs.end()) {
+      other =
+          std::find_if(results.begin() + static_cast<std::ptrdiff_t>(n) + 1, results.end(), clash);
+      if (other == results.end()) continue;
+    }
+    return mismatch(sentence(results[n].name, " and ", other->name, " must not share memory"));
+  }
+  return {};
+}
+
 Result<void> check_sizes(const Sizes& in) {
   if (!in.given) return mismatch("query, key and value must be given");
+  for (const auto& [name, extents] :
+       {std::pair{"query", in.query}, std::pair{"key", in.key}, std::pair{"value", in.value}}) {
+    for (const std::int64_t extent : extents) {
+      if (extent < 0) {
+        return mismatch(
+            sentence("extents must not be negative; ", name, " has shape ", to_string(extents)));
+      }
+    }
+  }
   for (const Pair& pair : {Pair{"query", "key", "B", in.query[0], in.key[0]},
                            Pair{"query", "key", "D", in.query[3], in.key[3]},
                            Pair{"key", "value", "B", in.key[0], in.value[0]},
@@ -182,10 +224,15 @@ Result<void> check_sizes(const Sizes& in) {
   if (in.value[3] < 1 || in.value[3] > widest) return wide("E", in.value[3]);
   constexpr std::int64_t most_elements = std::int64_t{1} << 40U;
   const attest::Shape result{in.query[0], in.query[1], in.query[2], in.value[3]};
-  const auto count = element_count(result);
-  if (!count || *count > most_elements) {
+  for (const auto& [name, extents] :
+       {std::pair{"a result", result},
+        std::pair{"query", attest::Shape(in.query.begin(), in.query.end())},
+        std::pair{"key", attest::Shape(in.key.begin(), in.key.end())},
+        std::pair{"value", attest::Shape(in.value.begin(), in.value.end())}}) {
+    const auto count = element_count(extents);
+    if (count && *count <= most_elements) continue;
     return Failure{ErrorKind::shape, "too-large",
-                   sentence("[attention] a result of shape ", to_string(result),
+                   sentence("[attention] ", name, " of shape ", to_string(extents),
                             " has more than 2^40 elements")};
   }
   return {};
@@ -213,11 +260,25 @@ Result<void> check_numbers(const Numbers& numbers, const Shape& s) {
   if (numbers.scale && !std::isfinite(*numbers.scale)) {
     return bad_option(sentence("scale must be finite; found ", *numbers.scale));
   }
+  const bool wide = numbers.wide;
+  if (numbers.scale) {
+    if (auto ok = check_size("scale", *numbers.scale, 0, largest(wide), wide); !ok) return ok;
+  }
   if (numbers.softcap && !(*numbers.softcap > 0 && std::isfinite(*numbers.softcap))) {
     return bad_option(sentence("softcap must be positive and finite; found ", *numbers.softcap));
   }
-  if (auto ok = check_per_head("alibi_slopes", *numbers.alibi_slopes, s); !ok) return ok;
-  if (auto ok = check_per_head("sink", *numbers.sink, s); !ok) return ok;
+  if (numbers.softcap) {
+    const double most = far_out(wide);
+    if (auto ok = check_size("softcap", *numbers.softcap, 1 / most, most, wide); !ok) return ok;
+    const double capped = numbers.scale.value_or(1) / *numbers.softcap;
+    const double least = numbers.scale == 0.0 ? 0 : 1 / (most * most);
+    if (auto ok = check_size("scale / softcap", capped, least, most * most, wide); !ok) return ok;
+  }
+  if (auto ok = check_per_head("alibi_slopes", *numbers.alibi_slopes, s, far_out(wide), wide);
+      !ok) {
+    return ok;
+  }
+  if (auto ok = check_per_head("sink", *numbers.sink, s, largest(wide), wide); !ok) return ok;
   return check_dropout(numbers.dropout, s);
 }
 

@@ -123,6 +123,10 @@ class DecodeCall {
       top = std::max(top, peak_of(part));
       seen |= !(peak_of(part) == -infinity && sum_of(part) == 0);
     }
+    if (!seen && sees_a_key(call_, ranges_, place.b, h, i)) {
+      write_scores_of_minus_infinity(call_, outputs_, place.b, h, i);
+      return;
+    }
     if (!seen) {
       empty_.found(place.b, h, i);
       fill(place.b, h, i,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "attest/attention/attention.h"
 #include "attest/attention/call.h"
 #include "attest/base/text.h"
 
@@ -34,5 +35,20 @@ class FirstEmptyRow {
   const Shape& shape_;
   std::atomic<std::int64_t> first_{none};
 };
+
+/// A row whose visible scores are all −∞: 0/0, unless a sink takes all the weight.
+template <class T>
+void write_scores_of_minus_infinity(const Call& call, const AttentionOutputs<T>& outputs,
+                                    std::int64_t b, std::int64_t h, std::int64_t i) {
+  using Sum = AccumulatorOf<T>;
+  const bool with_sink = call.sink != nullptr;
+  const Sum number = with_sink ? Sum(0) : std::numeric_limits<Sum>::quiet_NaN();
+  for (std::int64_t e = 0; e < call.shape.E; ++e)
+    outputs.output(b, h, i, e) = rounded_to<T>(number);
+  if (outputs.log_sum_exp) {
+    outputs.log_sum_exp(b, h, i) =
+        with_sink ? static_cast<Sum>((*call.sink)[static_cast<std::size_t>(h)]) : number;
+  }
+}
 
 }  // namespace attest::engine

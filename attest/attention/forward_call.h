@@ -65,7 +65,11 @@ struct ForwardCall {
         outputs.log_sum_exp(place.b, rows.head[r], rows.query[r]) = log_sum_exp[r];
       }
       if (((saw_nothing >> static_cast<unsigned>(r)) & 1U) != 0) {
-        empty.found(place.b, rows.head[r], rows.query[r]);
+        if (sees_a_key(call, ranges, place.b, rows.head[r], rows.query[r])) {
+          write_scores_of_minus_infinity(call, outputs, place.b, rows.head[r], rows.query[r]);
+        } else {
+          empty.found(place.b, rows.head[r], rows.query[r]);
+        }
       }
     }
   }

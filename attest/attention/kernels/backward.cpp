@@ -93,7 +93,12 @@ template <class T>
     for (int j = 0; j < block.keys; ++j) {
       T* weight_at = kept.weights + j * kept.ld + first;
       T* score_at = kept.d_scores + j * kept.ld + first;
-      Vec<T> weight = exp2_of_product(load(weight_at) * scale - log_sum, broadcast(log2_e<T>));
+      const Vec<T> score = load(weight_at);
+      Vec<T> weight = exp2_of_product(score * scale - log_sum, broadcast(log2_e<T>));
+      // A bias of −∞ hides, also where log_sum_exp is none.
+      if (task.modify.bias != nullptr) {
+        weight = select(score == broadcast(T(-__builtin_inf())), Vec<T>{}, weight);
+      }
       if (block.mask != nullptr) {
         weight = select(lanes_of_bits<T>(block.mask->seen[j] >> shift), weight, Vec<T>{});
       }

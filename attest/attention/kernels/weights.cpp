@@ -57,7 +57,11 @@ void weigh(const Place<T>& place, const WeightsBlock<T>& task, int first) {
   log_sum = select(log_sum == broadcast(-infinity), broadcast(infinity), log_sum);
   for (int j = 0; j < place.keys; ++j) {
     T* at = place.weights + j * place.ld + first;
-    Vec<T> weight = exp2_of_product(load(at) * scale - log_sum, log2_e);
+    const Vec<T> score = load(at);
+    Vec<T> weight = exp2_of_product(score * scale - log_sum, log2_e);
+    // A bias of −∞ hides, also where log_sum_exp is none.
+    if (task.modify.bias != nullptr)
+      weight = select(score == broadcast(-infinity), Vec<T>{}, weight);
     if (place.kept != nullptr) {
       weight = select(lanes_of_bits<T>(place.kept[j] >> shift), weight * growth, Vec<T>{});
     }
