@@ -13,7 +13,6 @@
 namespace {
 
 using attest::AttentionOptions;
-using attest::AttentionOutputs;
 using attest::AttentionResult;
 using attest::Mask;
 using attest::Tensor;
@@ -58,7 +57,7 @@ const Tensor<float> value = numbers({B, G, S, E}, 3);
 const View<const float, 4> q = query.view<4>(), k = key.view<4>(), v = value.view<4>();
 
 AttentionResult<float> one_call() {
-  const AttentionResult<float> result = attest::attention(q, k, v, {.mask = Mask::causal()});
+  AttentionResult<float> result = attest::attention(q, k, v, {.mask = Mask::causal()});
   std::printf("output[1,3,5,7] = %.6f, log_sum_exp[1,3,5] = %.6f\n",
               double{result.output()(1, 3, 5, 7)}, double{result.log_sum_exp(1, 3, 5)});
   return result;
