@@ -181,9 +181,9 @@ async function measure(op) {
   await sample();
   let last = await sample();
   for (; last < 2; last = await sample()) calls *= 2;
-  const slow = last / calls / chain > 3 * best;  // then one sample will do
   const times = [last / calls / chain];
-  for (let total = last; !slow && (times.length < 7 || (total < 100 && times.length < 31));) {
+  for (let total = last; times.length < 7 || (total < 100 && times.length < 31);) {
+    if (times.length >= 3 && Math.min(...times) > 3 * best) break;  // it cannot become the best
     const took = await sample();
     total += took;
     times.push(took / calls / chain);

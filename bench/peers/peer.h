@@ -128,9 +128,8 @@ struct Inputs {
 /// each time. Its users tell the allocator to keep them, and so does whoever wants to be fair.
 inline void keep_memory() {
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_MMAP_MAX, 0);         // everything from the heap
+  mallopt(M_TRIM_THRESHOLD, -1);  // which is never given back
 #endif
 }
 
@@ -154,8 +153,9 @@ inline void choose_openblas_core(char** words) {
 }
 
 /// Milliseconds of each sample, sorted: at least seven of at least two milliseconds each. As
-/// `attest bench` does it, so that neither side has a better clock. What is three times as slow as the
-/// best of the row so far, which the bench tells in ATTEST_BEST_MS, takes one sample.
+/// `attest bench` does it, so that neither side has a better clock. What was three times as slow as
+/// the best of the row so far, which the bench tells in ATTEST_BEST_MS, in each of three samples, takes
+/// no more. (Not in one: libtorch's second call can be five times as slow as its tenth.)
 inline std::vector<double> time_calls(const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
   call();
@@ -173,9 +173,10 @@ inline std::vector<double> time_calls(const std::function<void()>& call) {
   // The sample that was long enough is the first.
   std::vector<double> out{seconds / static_cast<double>(calls) * 1e3};
   const char* const told = std::getenv("ATTEST_BEST_MS");
-  const bool slow = told != nullptr && out[0] > 3 * std::atof(told);
+  const double slow = told == nullptr ? HUGE_VAL : 3 * std::atof(told);
   double total = seconds;
-  while (!slow && (out.size() < 7 || (total < 0.1 && out.size() < 31))) {
+  while (out.size() < 7 || (total < 0.1 && out.size() < 31)) {
+    if (out.size() >= 3 && *std::min_element(out.begin(), out.end()) > slow) break;
     seconds = sample();
     total += seconds;
     out.push_back(seconds / static_cast<double>(calls) * 1e3);
