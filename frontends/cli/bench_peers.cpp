@@ -83,7 +83,7 @@ std::vector<PeerResult> run_peer(const std::string& program, const BenchRow& row
                                  double best_ms) {
   std::vector<PeerResult> out;
   const std::string command = fmt::format(
-      "ATTEST_BEST_MS={:.6g} {} {} {} {} {} {} {} {} {} {} {} {} 2>/dev/null", best_ms,
+      "ATTEST_BEST_MS={} {} {} {} {} {} {} {} {} {} {} {} {} 2>/dev/null", best_ms,
       quoted_for_shell(program), row.shape, row.batch, row.heads, row.kv_heads, row.queries,
       row.keys, row.width, name_of(row.mask), name_of(row.dtype), code_of(row.pass), threads);
   for (const std::string& line : split(output_of(command), '\n')) {
