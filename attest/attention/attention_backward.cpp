@@ -233,11 +233,6 @@ Result<void> check_gradients(const AttentionGradientOutputs<T>& out, const Atten
     if (auto ok = check_shape("d_bias", out.d_bias, *bias); !ok) return ok;
   }
   if (auto ok = check_shape("d_sink", out.d_sink, std::array<std::int64_t, 1>{s.H}); !ok) return ok;
-  if (auto ok = check_apart("d_query", out.d_query); !ok) return ok;
-  if (auto ok = check_apart("d_key", out.d_key); !ok) return ok;
-  if (auto ok = check_apart("d_value", out.d_value); !ok) return ok;
-  if (auto ok = check_apart("d_bias", out.d_bias); !ok) return ok;
-  if (auto ok = check_apart("d_sink", out.d_sink); !ok) return ok;
   return check_places(
       {place_of("d_query", out.d_query), place_of("d_key", out.d_key),
        place_of("d_value", out.d_value), place_of("d_bias", out.d_bias),

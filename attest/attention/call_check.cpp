@@ -178,17 +178,21 @@ Result<void> check_dropout(const Dropout& dropout, const Shape& s) {
 
 }  // namespace
 
-Result<void> check_places(const std::vector<Place>& results, const std::vector<Place>& inputs) {
-  for (std::size_t n = 0; n < results.size(); ++n) {
-    if (results[n].data == nullptr) continue;
-    const auto clash = [&](const Place& other) { return other.data == results[n].data; };
-    auto other = std::find_if(inputs.begin(), inputs.end(), clash);
+Result<void> check_places(std::initializer_list<Place> results,
+                          std::initializer_list<Place> inputs) {
+  for (const Place* result = results.begin(); result != results.end(); ++result) {
+    if (result->data == nullptr) continue;
+    if (result->repeated != 0) {
+      return mismatch(sentence("elements of ", result->name, " must not share memory; an axis of ",
+                               result->repeated, " has stride 0"));
+    }
+    const auto clash = [&](const Place& other) { return other.data == result->data; };
+    const Place* other = std::find_if(inputs.begin(), inputs.end(), clash);
     if (other == inputs.end()) {
-      other =
-          std::find_if(results.begin() + static_cast<std::ptrdiff_t>(n) + 1, results.end(), clash);
+      other = std::find_if(result + 1, results.end(), clash);
       if (other == results.end()) continue;
     }
-    return mismatch(sentence(results[n].name, " and ", other->name, " must not share memory"));
+    return mismatch(sentence(result->name, " and ", other->name, " must not share memory"));
   }
   return {};
 }
@@ -223,12 +227,9 @@ Result<void> check_sizes(const Sizes& in) {
   if (in.query[3] < 1 || in.query[3] > widest) return wide("D", in.query[3]);
   if (in.value[3] < 1 || in.value[3] > widest) return wide("E", in.value[3]);
   constexpr std::int64_t most_elements = std::int64_t{1} << 40U;
-  const attest::Shape result{in.query[0], in.query[1], in.query[2], in.value[3]};
-  for (const auto& [name, extents] :
-       {std::pair{"a result", result},
-        std::pair{"query", attest::Shape(in.query.begin(), in.query.end())},
-        std::pair{"key", attest::Shape(in.key.begin(), in.key.end())},
-        std::pair{"value", attest::Shape(in.value.begin(), in.value.end())}}) {
+  const std::array<std::int64_t, 4> result{in.query[0], in.query[1], in.query[2], in.value[3]};
+  for (const auto& [name, extents] : {std::pair{"a result", result}, std::pair{"query", in.query},
+                                      std::pair{"key", in.key}, std::pair{"value", in.value}}) {
     const auto count = element_count(extents);
     if (count && *count <= most_elements) continue;
     return Failure{ErrorKind::shape, "too-large",

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -30,37 +31,27 @@ struct Numbers {
   Dropout dropout{};
 };
 
-/// Memory that a call writes or reads, by its first element.
+/// Memory that a call writes or reads.
 struct Place {
   const char* name = "";
-  const void* data = nullptr;  // absent, or without elements: nothing is checked
+  const void* data = nullptr;  // of the first element; absent, or no elements: nothing is checked
+  std::int64_t repeated = 0;   // the extent of an axis whose elements are all one, if there is any
 };
 template <class T, std::size_t Rank>
 [[nodiscard]] Place place_of(const char* name, const View<T, Rank>& view) {
-  for (const std::int64_t extent : view.extents) {
-    if (extent == 0) return {name};
-  }
-  return {name, view.data};
-}
-
-/// Fails with shape-mismatch if a result begins where another result or an input does. (Memory that
-/// overlaps otherwise is not noticed: strides may interleave tensors that share none.)
-[[nodiscard]] Result<void> check_places(const std::vector<Place>& results,
-                                        const std::vector<Place>& inputs);
-
-/// Fails with shape-mismatch if elements of a result share memory by a stride of 0.
-template <class T, std::size_t Rank>
-[[nodiscard]] Result<void> check_apart(const char* name, const View<T, Rank>& result) {
-  if (place_of(name, result).data == nullptr) return {};
+  Place out{name, view.data};
   for (std::size_t axis = 0; axis < Rank; ++axis) {
-    if (result.strides[axis] == 0 && result.extents[axis] > 1) {
-      return Failure{ErrorKind::shape, "shape-mismatch",
-                     sentence("[attention] elements of ", name, " must not share memory; axis ",
-                              axis, " has stride 0 and extent ", result.extents[axis])};
-    }
+    if (view.extents[axis] == 0) return {name};
+    if (view.extents[axis] > 1 && view.strides[axis] == 0) out.repeated = view.extents[axis];
   }
-  return {};
+  return out;
 }
+
+/// Fails with shape-mismatch if elements of a result share memory by a stride of 0, or if it begins
+/// where another result or an input does. (Memory that overlaps otherwise is not noticed: strides may
+/// interleave tensors that share none.)
+[[nodiscard]] Result<void> check_places(std::initializer_list<Place> results,
+                                        std::initializer_list<Place> inputs);
 
 /// Fails with shape-mismatch or too-large.
 [[nodiscard]] Result<void> check_sizes(const Sizes& sizes);

@@ -45,12 +45,7 @@ class DecodeCall {
     const BlockPlace place = place_of(number / parts_);
     RowBlock<Sum> rows;
     gather(rows, call_, ranges_, place);
-    std::int64_t begin = call_.shape.S;
-    std::int64_t end = 0;
-    for (int r = 0; r < place.rows; ++r) {
-      begin = std::min(begin, rows.first_key[r]);
-      end = std::max(end, rows.last_key[r]);
-    }
+    const auto [begin, end] = keys_of(rows, place.rows);
     const std::int64_t first = number % parts_ * part_keys;
     const Shape& s = call_.shape;
     const auto size =
@@ -123,11 +118,11 @@ class DecodeCall {
       top = std::max(top, peak_of(part));
       seen |= !(peak_of(part) == -infinity && sum_of(part) == 0);
     }
-    if (!seen && sees_a_key(call_, ranges_, place.b, h, i)) {
-      write_scores_of_minus_infinity(call_, outputs_, place.b, h, i);
-      return;
-    }
     if (!seen) {
+      if (sees_a_key(call_, ranges_, place.b, h, i)) {
+        write_scores_of_minus_infinity(call_, outputs_, place.b, h, i);
+        return;
+      }
       empty_.found(place.b, h, i);
       fill(place.b, h, i,
            call_.empty_row == EmptyRow::nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));

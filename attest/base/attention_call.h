@@ -45,4 +45,18 @@ struct AttentionOptions {
   EmptyRow empty_row = EmptyRow::error;
 };
 
+/// The same options with a bias of another type, or with none.
+template <class To, class From>
+[[nodiscard]] AttentionOptions<To> options_with(const AttentionOptions<From>& from,
+                                                View<const To, 4> bias) {
+  return {.mask = from.mask,
+          .bias = bias,
+          .scale = from.scale,
+          .softcap = from.softcap,
+          .alibi_slopes = from.alibi_slopes,
+          .sink = from.sink,
+          .dropout = from.dropout,
+          .empty_row = from.empty_row};
+}
+
 }  // namespace attest

@@ -16,4 +16,11 @@ std::string shortest_with_point(double value) {
   return text;
 }
 
+std::string three_digits(double value) {
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 3).ptr;
+  return {digits, end};
+}
+
 }  // namespace attest

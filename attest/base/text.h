@@ -15,6 +15,9 @@ namespace attest {
 /// As `shortest`, but a whole number keeps ".0" so that a reader sees a floating-point number.
 [[nodiscard]] std::string shortest_with_point(double value);
 
+/// Rounded to three digits: enough for an error, or for what is used of a bound.
+[[nodiscard]] std::string three_digits(double value);
+
 namespace detail {
 
 inline void append(std::string& out, std::string_view part) { out.append(part); }

@@ -67,14 +67,7 @@ struct TypedCall {
       if (!numbers) return numbers.failure();
       *to = *std::move(numbers);
     }
-    const AttentionOptions<double> wide = call.options();
-    out.options = {.mask = wide.mask,
-                   .scale = wide.scale,
-                   .softcap = wide.softcap,
-                   .alibi_slopes = wide.alibi_slopes,
-                   .sink = wide.sink,
-                   .dropout = wide.dropout,
-                   .empty_row = wide.empty_row};
+    out.options = options_with<Sum>(call.options(), {});
     if (!call.bias) return out;
     auto bias = narrowed<Sum>(*call.bias, "bias");
     if (!bias) return bias.failure();

@@ -2,7 +2,6 @@
 // How a comparison of tiers reads: text for people, JSON for programs.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "attest/base/text.h"
@@ -11,14 +10,6 @@
 
 namespace attest::check {
 namespace {
-
-/// Three digits are enough for an error.
-std::string three_digits(double value) {
-  std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
-                                 std::chars_format::general, 3);
-  return std::string(digits.data(), end.ptr);
-}
 
 using Cells = std::vector<std::string>;
 

@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: MIT
 // How a verification report reads: text for people, JSON for programs.
-#include <array>
-#include <charconv>
-
 #include "attest/base/text.h"
 #include "attest/check/verify.h"
 #include "attest/io/json.h"
 
 namespace attest::check {
 namespace {
-
-/// Three digits are enough for a fraction of a bound.
-std::string three_digits(double value) {
-  std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
-                                 std::chars_format::general, 3);
-  return std::string(digits.data(), end.ptr);
-}
 
 std::string line_of(const VerifyCheck& check) {
   std::string out = sentence("  ", check.failed == 0 && check.assertions > 0 ? "ok    " : "FAIL  ",

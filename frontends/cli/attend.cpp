@@ -133,15 +133,7 @@ int compare(LoadedCase& loaded, const AttendOptions& o) {
   }
   const int written = write_out(o.json ? to_json(*report) + "\n" : to_text(*report));
   if (written != Exit::done) return written;
-  switch (report->verdict()) {
-    case check::Verdict::match:
-      return Exit::done;
-    case check::Verdict::differs:
-      return Exit::differs;
-    case check::Verdict::undecided:
-      return Exit::cannot_tell;
-  }
-  return Exit::cannot_tell;
+  return exit_of(report->verdict());
 }
 
 Result<Outcome> run(LoadedCase& loaded, const AttendOptions& o, Tier tier) {

@@ -70,14 +70,7 @@ class TypedInputs {
 /// The case's options with a bias in the type that it is summed in.
 template <class Sum>
 AttentionOptions<Sum> options_of(const AttentionCase& call, Tensor<Sum>& bias) {
-  const AttentionOptions<double> wide = call.options();
-  AttentionOptions<Sum> out{.mask = wide.mask,
-                            .scale = wide.scale,
-                            .softcap = wide.softcap,
-                            .alibi_slopes = wide.alibi_slopes,
-                            .sink = wide.sink,
-                            .dropout = wide.dropout,
-                            .empty_row = wide.empty_row};
+  AttentionOptions<Sum> out = options_with<Sum>(call.options(), {});
   if (!call.bias) return out;
   bias = Tensor<Sum>(call.bias->shape());
   std::ranges::transform(call.bias->elements(), bias.elements().begin(),

@@ -8,6 +8,7 @@
 
 #include "attest/base/error.h"
 #include "attest/base/result.h"
+#include "attest/check/difference.h"
 
 namespace attest::cli {
 
@@ -18,6 +19,9 @@ enum Exit : int {
   bad_input = 2,    ///< bad input or usage
   cannot_tell = 3,  ///< this input cannot decide
 };
+
+/// How a command ends that came to a verdict.
+Exit exit_of(check::Verdict verdict);
 
 /// Prints one line, `error <id>: <sentence>`, to standard error and returns bad_input.
 int fail(const Failure& failure);

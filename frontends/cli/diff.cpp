@@ -58,15 +58,7 @@ int diff(DiffOptions o) {
   progress.reset();
   const int written = write_out(o.json ? to_json(report) + "\n" : to_text(report));
   if (written != Exit::done) return written;
-  switch (report.verdict) {
-    case check::Verdict::match:
-      return Exit::done;
-    case check::Verdict::differs:
-      return Exit::differs;
-    case check::Verdict::undecided:
-      return Exit::cannot_tell;
-  }
-  return Exit::cannot_tell;
+  return exit_of(report.verdict);
 }
 
 constexpr const char* footer = R"(

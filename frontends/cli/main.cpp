@@ -40,6 +40,18 @@ int fail(const Failure& failure) {
   return Exit::bad_input;
 }
 
+Exit exit_of(check::Verdict verdict) {
+  switch (verdict) {
+    case check::Verdict::match:
+      return Exit::done;
+    case check::Verdict::differs:
+      return Exit::differs;
+    case check::Verdict::undecided:
+      break;
+  }
+  return Exit::cannot_tell;
+}
+
 void note(const std::string& text) { say("note: " + one_line(text, 2000)); }
 
 Result<void> can_write(const std::string& option, const std::string& path) {

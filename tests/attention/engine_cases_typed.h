@@ -121,19 +121,6 @@ Tensor<double> widened_tensor(const Tensor<T>& tensor) {
   return out;
 }
 
-/// Options with a bias of another type; everything else is the same.
-template <class Bias, class From>
-AttentionOptions<Bias> options_with(const AttentionOptions<From>& from, View<const Bias, 4> bias) {
-  return {.mask = from.mask,
-          .bias = bias,
-          .scale = from.scale,
-          .softcap = from.softcap,
-          .alibi_slopes = from.alibi_slopes,
-          .sink = from.sink,
-          .dropout = from.dropout,
-          .empty_row = from.empty_row};
-}
-
 /// A case in its own types. Not copyable: the views look into it.
 template <class T, class Bias>
 struct TypedCase {

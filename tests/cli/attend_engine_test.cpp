@@ -79,14 +79,7 @@ Expected<T> by_library(const AttentionCase& call, const Execution& execution = {
   using Sum = AccumulatorOf<T>;
   const Tensor<T> query = stored<T>(call.query), key = stored<T>(call.key),
                   value = stored<T>(call.value);
-  const AttentionOptions<double> wide = call.options();
-  AttentionOptions<Sum> options{.mask = wide.mask,
-                                .scale = wide.scale,
-                                .softcap = wide.softcap,
-                                .alibi_slopes = wide.alibi_slopes,
-                                .sink = wide.sink,
-                                .dropout = wide.dropout,
-                                .empty_row = wide.empty_row};
+  AttentionOptions<Sum> options = options_with<Sum>(call.options(), {});
   Tensor<Sum> bias;
   if (call.bias) {
     bias = stored<Sum>(*call.bias);

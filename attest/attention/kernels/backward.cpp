@@ -39,13 +39,9 @@ struct Kept {
 };
 
 template <class T>
-struct KeyBlock {
-  std::int64_t begin = 0;
-  int keys = 0;
-  Rows<T> key;
-  Rows<T> value;
-  const BlockMask* mask = nullptr;
-  const std::uint64_t* dropout = nullptr;
+struct KeyBlock : VisibleKeys {
+  Rows<T> key{};
+  Rows<T> value{};
 };
 
 template <class T>
@@ -85,7 +81,6 @@ template <class T>
 [[gnu::noinline]] void differentiate(const Kept<T>& kept, const KeyBlock<T>& block,
                                      const BackwardBlock<T>& task) {
   const bool guard = block.mask != nullptr || task.modify.value_guard;
-  const Vec<T> scale = broadcast(task.modify.peak_factor);
   for (int first = 0; first < kept.ld; first += lanes<T>) {
     const Vec<T> log_sum = load(kept.log_sum + first);
     const Vec<T> delta = load(kept.delta + first);
@@ -93,19 +88,14 @@ template <class T>
     for (int j = 0; j < block.keys; ++j) {
       T* weight_at = kept.weights + j * kept.ld + first;
       T* score_at = kept.d_scores + j * kept.ld + first;
-      const Vec<T> score = load(weight_at);
-      Vec<T> weight = exp2_of_product(score * scale - log_sum, broadcast(log2_e<T>));
-      // A bias of −∞ hides, also where log_sum_exp is none.
-      if (task.modify.bias != nullptr) {
-        weight = select(score == broadcast(T(-__builtin_inf())), Vec<T>{}, weight);
-      }
+      Vec<T> weight = weights_again(load(weight_at), log_sum, task.modify);
       if (block.mask != nullptr) {
         weight = select(lanes_of_bits<T>(block.mask->seen[j] >> shift), weight, Vec<T>{});
       }
       Vec<T> d_weight = load(score_at);
       Vec<T> used = weight;
-      if (block.dropout != nullptr) {
-        const auto keep = lanes_of_bits<T>(block.dropout[j] >> shift);
+      if (block.kept != nullptr) {
+        const auto keep = lanes_of_bits<T>(block.kept[j] >> shift);
         const Vec<T> grown = broadcast(task.modify.dropout_scale);
         used = select(keep, weight * grown, Vec<T>{});
         d_weight = select(keep, d_weight * grown, Vec<T>{});
@@ -370,26 +360,13 @@ template <class T>
 void backward(const BackwardBlock<T>& task) {
   const Kept<T> kept = make_kept(task);
   prepare_rows(kept, task);
-  KeySpan span = span_of(task);
-  BlockMask mask;
-  std::uint64_t dropout[block_keys];
-  while (span.begin < span.end) {
-    const NextKeys next = take_keys(span, backward_keys);
-    KeyBlock<T> block;
-    block.begin = next.begin;
-    block.keys = next.keys;
-    make_mask(mask, task, block.begin, block.keys);
-    if (!mask.whole && mask.none) continue;
-    block.mask = mask.whole ? nullptr : &mask;
+  for_each_key_block(task, span_of(task), backward_keys, [&](const VisibleKeys& visible) {
+    KeyBlock<T> block{visible};
     block.key = rows_of(task.key, task.storage, block.begin, block.keys, task.D, kept.key_room);
     block.value =
         rows_of(task.value, task.storage, block.begin, block.keys, task.E, kept.value_room);
-    if (task.modify.dropout != nullptr) {
-      kept_weights(dropout, task.modify, task.rows, block.begin, block.keys);
-      block.dropout = dropout;
-    }
     step(kept, block, task);
-  }
+  });
   write_queries(kept, task);
 }
 

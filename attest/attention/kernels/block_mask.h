@@ -286,4 +286,32 @@ inline void kept_weights(std::uint64_t* kept, const Modifiers<T>& modify, int ro
   }
 }
 
+/// What rows may do with the keys of a block.
+struct VisibleKeys {
+  std::int64_t begin = 0;
+  int keys = 0;
+  const BlockMask* mask = nullptr;      // absent: every row sees every key
+  const std::uint64_t* kept = nullptr;  // absent: no dropout
+};
+
+/// Calls body(VisibleKeys) for the blocks of a span, cut at absolute multiples of `most`; blocks that no
+/// row sees are left out.
+template <class Block, class Body>
+ATTEST_INLINE void for_each_key_block(const Block& task, KeySpan span, std::int64_t most,
+                                      Body body) {
+  BlockMask mask;
+  std::uint64_t kept[block_keys] = {};
+  while (span.begin < span.end) {
+    const NextKeys next = take_keys(span, most);
+    make_mask(mask, task, next.begin, next.keys);
+    if (!mask.whole && mask.none) continue;
+    VisibleKeys visible{next.begin, next.keys, mask.whole ? nullptr : &mask};
+    if (task.modify.dropout != nullptr) {
+      kept_weights(kept, task.modify, task.rows, next.begin, next.keys);
+      visible.kept = kept;
+    }
+    body(visible);
+  }
+}
+
 }  // namespace attest::kernels::ATTEST_ISA

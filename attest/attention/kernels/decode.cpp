@@ -7,13 +7,11 @@ namespace {
 template <class T>
 void decode(const DecodeBlock<T>& block) {
   const ForwardBlock<T>& task = *block.rows;
-  if constexpr (sizeof(T) == 4) {
-    if (task.key.column == 1 && task.value.column == 1) {
-      if (task.storage == Storage::bf16) return decode_as<Halves<load_bf16>>(block);
-      if (task.storage == Storage::f16) return decode_as<Halves<load_f16>>(block);
-    }
+  const bool in_place = task.key.column == 1 && task.value.column == 1;
+  if (in_place && with_stored<T>(task.storage, [&]<class S>() { decode_as<Widened<S>>(block); })) {
+    return;
   }
-  decode_as<AsIs<T>>(block);
+  decode_as<Widened<T>>(block);
 }
 
 }  // namespace

@@ -34,10 +34,6 @@ struct OfNumbers {
                          : T(0);
     }
   }
-  static Rows<T> rows_at(const Matrix& matrix, Storage storage, std::int64_t first, int count,
-                         int columns, T* room) {
-    return rows_of(matrix, storage, first, count, columns, room);
-  }
   ATTEST_INLINE static Lanes<T> not_finite(Vec<T> x) { return x - x != Vec<T>{}; }
   ATTEST_INLINE static Vec<T> multiply(Vec<T> a, Vec<T> b, Vec<T> sum) { return fma(a, b, sum); }
   static T product_factor(const Modifiers<T>&) { return 1; }
@@ -47,28 +43,24 @@ struct OfNumbers {
   ATTEST_INLINE static Vec<T> weights_at(const T* weights, int j) { return broadcast(weights[j]); }
 };
 
-template <class T>
-struct AsIs : OfNumbers<T> {
-  using Number = T;
-  ATTEST_INLINE static Vec<T> read(const T* from) { return load(from); }
-  ATTEST_INLINE static Vec<T> read_first(const T* from, int count) {
-    return load_first<T>(from, count);
+/// Numbers of a storage type, widened as they are read.
+template <class S>
+struct Widened : OfNumbers<Calculated<S>> {
+  using T = Calculated<S>;
+  using Number = S;
+  ATTEST_INLINE static Vec<T> read(const S* from) { return Io<S>::get(from, Whole<T>{}); }
+  ATTEST_INLINE static Vec<T> read_first(const S* from, int count) {
+    return Io<S>::get(from, Part<T>{count});
   }
-  static T number(T from) { return from; }
-};
-template <F32 (*widened)(const std::uint16_t*)>
-struct Halves : OfNumbers<float> {
-  using Number = std::uint16_t;
-  ATTEST_INLINE static F32 read(const Number* from) { return widened(from); }
-  ATTEST_INLINE static F32 read_first(const Number* from, int count) {
-    Number some[lanes<float>] = {};
-    for (int k = 0; k < count && k < lanes<float>; ++k) some[k] = from[k];
-    return widened(some);
-  }
-  static float number(Number from) { return read_first(&from, 1)[0]; }
-  static Rows<Number> rows_at(const Matrix& matrix, Storage, std::int64_t first, int, int,
-                              Number*) {
-    return {static_cast<const Number*>(matrix.data) + first * matrix.row, matrix.row};
+  static T number(S from) { return read_first(&from, 1)[0]; }
+  /// Copies are only made of what is not widened; `decode` sees to that.
+  static Rows<S> rows_at(const Matrix& matrix, Storage storage, std::int64_t first, int count,
+                         int columns, S* room) {
+    if constexpr (__is_same(S, T)) {
+      return rows_of(matrix, storage, first, count, columns, room);
+    } else {
+      return {static_cast<const S*>(matrix.data) + first * matrix.row, matrix.row};
+    }
   }
 };
 

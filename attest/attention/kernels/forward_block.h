@@ -55,14 +55,10 @@ struct Group {
 
 /// One block of keys, as the groups use it.
 template <class P>
-struct KeyBlock {
+struct KeyBlock : VisibleKeys {
   using T = typename P::Number;
-  std::int64_t begin = 0;
-  int keys = 0;
   typename P::Operands operands{};
-  const BlockMask* mask = nullptr;      // absent: every row sees every key
-  const std::uint64_t* kept = nullptr;  // absent: no dropout
-  bool hides = false;                   // by the mask or by weights of 0
+  bool hides = false;  // by the mask or by weights of 0
 
   [[nodiscard]] int padded_keys() const {
     return (keys + P::key_step - 1) / P::key_step * P::key_step;

@@ -65,24 +65,12 @@ std::uint64_t forward(const ForwardBlock<T>& task) {
                                                P::output_numbers(task.E) + 2 + block_keys);
   KeySpan span = span_of(task);
   if (span.begin < span.end) span.begin -= span.begin % P::key_step;
-  BlockMask mask;
-  std::uint64_t kept[block_keys] = {};
-  while (span.begin < span.end) {
-    const NextKeys next = take_keys(span, block_keys);
-    KeyBlock<P> block;
-    block.begin = next.begin;
-    block.keys = next.keys;
-    make_mask(mask, task, block.begin, block.keys);
-    if (!mask.whole && mask.none) continue;
-    block.mask = mask.whole ? nullptr : &mask;
-    if (task.modify.dropout != nullptr) {
-      kept_weights(kept, task.modify, task.rows, block.begin, block.keys);
-      block.kept = kept;
-    }
+  for_each_key_block(task, span, block_keys, [&](const VisibleKeys& visible) {
+    KeyBlock<P> block{visible};
     block.hides = block.mask != nullptr || task.modify.value_guard;
     block.operands = P::prepare(block, task, room);
     P::all_groups(groups, count, block, task);
-  }
+  });
   std::uint64_t empty = 0;
   for (int g = 0; g < count; ++g) empty |= finish(groups[g], task);
   P::end();

@@ -128,4 +128,15 @@ inline void change_scores(T* scores, int ld, const Modifiers<T>& modify, int fir
   }
 }
 
+/// The weights that scores had in the forward pass: exp(peak_factor·scores − log_sum). A bias of −∞
+/// hides, also where log_sum is none.
+template <class T>
+ATTEST_INLINE Vec<T> weights_again(Vec<T> scores, Vec<T> log_sum, const Modifiers<T>& modify) {
+  constexpr T log2_e = T(1.44269504088896340736);
+  const Vec<T> weights =
+      exp2_of_product(scores * broadcast(modify.peak_factor) - log_sum, broadcast(log2_e));
+  if (modify.bias == nullptr) return weights;
+  return select(scores == broadcast(T(-__builtin_inf())), Vec<T>{}, weights);
+}
+
 }  // namespace attest::kernels::ATTEST_ISA

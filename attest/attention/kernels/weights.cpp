@@ -16,15 +16,11 @@ namespace {
 
 /// A block of rows and one of keys. ld = rows, padded to whole registers.
 template <class T>
-struct Place {
+struct Place : VisibleKeys {
   int ld = 0;
-  std::int64_t begin = 0;
-  int keys = 0;
-  Rows<T> key;
-  const T* query = nullptr;             // [D][ld], times query_factor
-  const BlockMask* mask = nullptr;      // absent: every row sees every key
-  const std::uint64_t* kept = nullptr;  // absent: no dropout
-  T* weights = nullptr;                 // [keys][ld]
+  const T* query = nullptr;  // [D][ld], times query_factor
+  T* weights = nullptr;      // [keys][ld]
+  Rows<T> key{};
 };
 
 /// Step 1 for N registers of rows, the first of them row `first`.
@@ -47,8 +43,6 @@ template <int N, class T>
 template <class T>
 void weigh(const Place<T>& place, const WeightsBlock<T>& task, int first) {
   const int rows = task.rows - first < lanes<T> ? task.rows - first : lanes<T>;
-  const Vec<T> log2_e = broadcast(T(1.44269504088896340736));
-  const Vec<T> scale = broadcast(task.modify.peak_factor);
   const Vec<T> growth = broadcast(task.modify.dropout_scale);
   const auto shift = static_cast<unsigned>(first);
   Vec<T> log_sum = load_first(task.log_sum_exp + first, rows);
@@ -57,11 +51,7 @@ void weigh(const Place<T>& place, const WeightsBlock<T>& task, int first) {
   log_sum = select(log_sum == broadcast(-infinity), broadcast(infinity), log_sum);
   for (int j = 0; j < place.keys; ++j) {
     T* at = place.weights + j * place.ld + first;
-    const Vec<T> score = load(at);
-    Vec<T> weight = exp2_of_product(score * scale - log_sum, log2_e);
-    // A bias of −∞ hides, also where log_sum_exp is none.
-    if (task.modify.bias != nullptr)
-      weight = select(score == broadcast(-infinity), Vec<T>{}, weight);
+    Vec<T> weight = weights_again(load(at), log_sum, task.modify);
     if (place.kept != nullptr) {
       weight = select(lanes_of_bits<T>(place.kept[j] >> shift), weight * growth, Vec<T>{});
     }
@@ -80,31 +70,18 @@ void weigh(const Place<T>& place, const WeightsBlock<T>& task, int first) {
 template <class T>
 void weights(const WeightsBlock<T>& task) {
   constexpr int W = lanes<T>;
-  Place<T> place;
-  place.ld = (task.rows + W - 1) / W * W;
-  place.query = task.scratch;
-  place.weights = task.scratch + block_rows * task.D;
-  T* key_room = place.weights + block_rows * weights_keys;
-  rows_into_lanes<T>(task.scratch, place.ld, task.query, task.storage, task.query_step, task.rows,
-                     task.D, task.modify.query_factor);
-  KeySpan span = span_of(task);
-  BlockMask mask;
-  std::uint64_t kept[block_keys];
-  while (span.begin < span.end) {
-    const NextKeys next = take_keys(span, weights_keys);
-    place.begin = next.begin;
-    place.keys = next.keys;
-    make_mask(mask, task, place.begin, place.keys);
-    if (!mask.whole && mask.none) continue;
-    place.mask = mask.whole ? nullptr : &mask;
+  const int ld = (task.rows + W - 1) / W * W;
+  T* const query = task.scratch;
+  T* const weights = query + block_rows * task.D;
+  T* const key_room = weights + block_rows * weights_keys;
+  rows_into_lanes<T>(query, ld, task.query, task.storage, task.query_step, task.rows, task.D,
+                     task.modify.query_factor);
+  for_each_key_block(task, span_of(task), weights_keys, [&](const VisibleKeys& visible) {
+    Place<T> place{visible, ld, query, weights};
     place.key = rows_of(task.key, task.storage, place.begin, place.keys, task.D, key_room);
-    if (task.modify.dropout != nullptr) {
-      kept_weights(kept, task.modify, task.rows, place.begin, place.keys);
-      place.kept = kept;
-    }
-    for_each_group<T>(place.ld, [&]<int N>(int first) { score<N>(place, task, first); });
-    for (int first = 0; first < place.ld; first += W) weigh(place, task, first);
-  }
+    for_each_group<T>(ld, [&]<int N>(int first) { score<N>(place, task, first); });
+    for (int first = 0; first < ld; first += W) weigh(place, task, first);
+  });
 }
 
 }  // namespace
