@@ -101,7 +101,7 @@ int list(const std::vector<BenchRow>& rows) {
 }
 
 Result<BenchReport> measure(const std::vector<BenchRow>& rows, const BenchPlan& plan) {
-  BenchReport report{processor_name(), plan.isa, {}};
+  BenchReport report{processor_name(), plan.isa, this_build(), {}};
   Progress progress("bench");
   const auto total = static_cast<std::int64_t>(rows.size() * plan.threads.size());
   for (const BenchRow& row : rows) {
@@ -125,7 +125,12 @@ Result<BenchReport> join(const std::vector<std::string>& files) {
     const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
     auto part = read_bench_json(text, file);
     if (!part) return part.failure();
-    if (&file == &files.front()) out = {part->processor, part->isa, {}};
+    if (&file == &files.front()) out = {part->processor, part->isa, part->build, {}};
+    if (part->build != out.build) {
+      return Failure{ErrorKind::value, "bad-bench",
+                     fmt::format("[bench] {} was measured by {}, but {} by {}", file,
+                                 build_text(part->build), files.front(), build_text(out.build))};
+    }
     if (part->isa != out.isa || part->processor != out.processor) {
       return Failure{ErrorKind::value, "bad-bench",
                      fmt::format("[bench] {} was measured on another machine or instruction set "
@@ -158,7 +163,8 @@ int write_report(const BenchReport& report, const BenchOptions& o) {
   if (const auto ok = write_text(o.svg, bench_svg(report)); !ok) return fail(ok.failure());
   // Standard output has one thing alone.
   if (o.json == "-" || o.html == "-" || o.svg == "-") return Exit::done;
-  std::string out = fmt::format("{}, instruction set {}\n", report.processor, name_of(report.isa));
+  std::string out = fmt::format("{}, instruction set {}\n{}\n", report.processor,
+                                name_of(report.isa), build_text(report.build));
   out += bench_heading();
   for (const BenchResult& result : report.results) out += bench_line(result, report.isa);
   return write_out(out + bench_summary(report));

@@ -102,8 +102,9 @@ std::string bench_html(const BenchReport& report) {
       "<title>attest bench</title><style>";
   out += style;
   out += "</style></head><body>\n<h1>attest bench</h1>\n";
-  out += fmt::format("<p>{} · instruction set {}</p>\n<pre>{}</pre>\n", escaped(report.processor),
-                     name_of(report.isa), escaped(bench_summary(report)));
+  out += fmt::format("<p>{} · instruction set {}</p>\n<p>{}</p>\n<pre>{}</pre>\n",
+                     escaped(report.processor), name_of(report.isa),
+                     escaped(build_text(report.build)), escaped(bench_summary(report)));
   out += explanation;
   out += bench_svg(report);
   out +=

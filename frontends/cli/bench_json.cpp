@@ -111,6 +111,18 @@ void result_json(std::string& out, const BenchResult& result, Isa isa) {
   out += "}";
 }
 
+void build_json(std::string& out, const BenchBuild& build) {
+  out += "\"build\": {";
+  text(out, "version", build.version);
+  out += ", ";
+  text(out, "compiler", build.compiler);
+  out += ", ";
+  text(out, "type", build.type);
+  out += ", ";
+  text(out, "flags", build.flags);
+  out += "}";
+}
+
 // ---- reading: the first thing that is missing ends it
 
 class Reader {
@@ -146,6 +158,14 @@ class Reader {
       fail(member, "a whole number from 0 to 1024");
     }
     return failure_ ? 0 : static_cast<int>(value);
+  }
+  BenchBuild build(const io::Json& of, const char* member) {
+    const io::Json* found = of.find(member);
+    if (found == nullptr) return {};
+    return {.version = text(*found, "version"),
+            .compiler = text(*found, "compiler"),
+            .type = text(*found, "type"),
+            .flags = text(*found, "flags")};
   }
   const io::Json& member(const io::Json& of, const char* member) {
     static const io::Json none;
@@ -207,6 +227,8 @@ std::string bench_json(const BenchReport& report) {
   text(out, "processor", report.processor);
   out += ",\n  ";
   text(out, "isa", name_of(report.isa));
+  out += ",\n  ";
+  build_json(out, report.build);
   out += ",\n  \"results\": [\n";
   for (const BenchResult& result : report.results) {
     if (&result != &report.results.front()) out += ",\n";
@@ -222,6 +244,7 @@ Result<BenchReport> read_bench_json(const std::string& text, const std::string& 
   BenchReport out;
   out.processor = reader.text(*json, "processor");
   const std::string isa_name = reader.text(*json, "isa");
+  out.build = reader.build(*json, "build");
   const io::Json& results = reader.member(*json, "results");
   if (reader.failure()) return *reader.failure();
   bool known = false;

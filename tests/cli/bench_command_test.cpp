@@ -63,6 +63,33 @@ TEST(BenchCommand, AMeasuredRowIsAValidJsonReport) {
   EXPECT_EQ(results[0].find("rounds")->items().size(), 1U);
 }
 
+/// This test is compiled as the command is.
+TEST(BenchCommand, AReportSaysWhichBuildMeasured) {
+  const Ended ended = measured({"--json", "-"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const auto report = io::parse_json(ended.out, "report");
+  ASSERT_TRUE(report) << ended.out;
+  const io::Json* build = report->find("build");
+  ASSERT_NE(build, nullptr) << ended.out;
+  const auto word = [&](const char* member) { return *build->find(member)->string_if(); };
+  EXPECT_EQ("attest " + word("version") + "\n", run_attest({"--version"}).out);
+#if defined(__clang__)
+  const std::string compiler =
+      "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + ".";
+#else
+  const std::string compiler =
+      "GNU " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__) + ".";
+#endif
+  EXPECT_NE(word("compiler").find(compiler), std::string::npos) << word("compiler");
+#if defined(NDEBUG)
+  constexpr bool without_asserts = true;
+#else
+  constexpr bool without_asserts = false;
+#endif
+  EXPECT_EQ(word("flags").find("-DNDEBUG") != std::string::npos, without_asserts) << word("flags");
+  EXPECT_EQ(word("flags").find('$'), std::string::npos) << word("flags");
+}
+
 /// Whether every element that is opened is closed, in order.
 ::testing::AssertionResult is_balanced(const std::string& page) {
   const std::set<std::string> without_end{"meta", "br", "hr"};

@@ -46,6 +46,14 @@ std::string report(const std::vector<std::string>& results, const std::string& i
   return R"({"processor": "P", "isa": ")" + isa + R"(", "results": [)" + joined(results) + "]}";
 }
 
+/// The same, with who measured it.
+std::string report_of(const std::string& version, const std::string& flags,
+                      const std::vector<std::string>& results = {}) {
+  return R"({"build": {"version": ")" + version +
+         R"(", "compiler": "GNU 1", "type": "T", "flags": ")" + flags + R"("}, )" +
+         report(results).substr(1);
+}
+
 /// What `attest bench --from` writes with --json, parsed.
 io::Json judged(const std::string& text) {
   const ScratchFolder scratch;
@@ -192,6 +200,9 @@ TEST(Bench, FromRefusesWhatItDidNotWrite) {
                 .find("no row of the table is named \"9x9"),
             std::string::npos);
   EXPECT_NE(refused(report({result(large, 1, {})})).find("has no rounds"), std::string::npos);
+  EXPECT_NE(refused(R"({"build": {"version": 1}, )" + report({}).substr(1))
+                .find("\"version\" is not a string"),
+            std::string::npos);
   EXPECT_NE(refused(report({result(large, -1, {round(1, 1, 1)})})).find("\"threads\" is not"),
             std::string::npos);
   write_text(scratch.file("a.json"), report({}));
@@ -200,6 +211,45 @@ TEST(Bench, FromRefusesWhatItDidNotWrite) {
       run_attest({"bench", "--from", scratch.file("a.json") + "," + scratch.file("b.json")}).code,
       2);
   EXPECT_EQ(run_attest({"bench", "--from", scratch.file("a.json"), "--rows", "f32"}).code, 2);
+}
+
+TEST(Bench, FromSaysWhoMeasuredAndNotWhoReads) {
+  const io::Json json = judged(report_of("9.8.7", "-O9"));
+  const io::Json* build = json.find("build");
+  ASSERT_NE(build, nullptr);
+  EXPECT_EQ(*build->find("version")->string_if(), "9.8.7");
+  EXPECT_EQ(*build->find("compiler")->string_if(), "GNU 1");
+  EXPECT_EQ(*build->find("type")->string_if(), "T");
+  EXPECT_EQ(*build->find("flags")->string_if(), "-O9");
+  // A report that does not say is read, and nothing is made up for it.
+  EXPECT_EQ(*judged(report({})).find("build")->find("version")->string_if(), "");
+}
+
+TEST(Bench, FromJoinsWhatOneProgramMeasured) {
+  const ScratchFolder scratch;
+  const auto joined_with = [&](const std::string& other) {
+    write_text(scratch.file("a.json"), report_of("1.0", "-O2"));
+    write_text(scratch.file("b.json"), other);
+    return run_attest({"bench", "--from", scratch.file("a.json") + "," + scratch.file("b.json")});
+  };
+  EXPECT_EQ(joined_with(report_of("1.0", "-O2")).code, 0);
+  for (const std::string& other : {report_of("1.1", "-O2"), report_of("1.0", "-O3"), report({})}) {
+    const Ended ended = joined_with(other);
+    EXPECT_EQ(ended.code, 2) << other;
+    EXPECT_TRUE(ended.err.starts_with("error bad-bench: ")) << ended.err;
+    EXPECT_NE(ended.err.find("attest 1.0, GNU 1, T, -O2"), std::string::npos) << ended.err;
+  }
+}
+
+TEST(Bench, ThePageSaysWhoMeasured) {
+  const ScratchFolder scratch;
+  write_text(scratch.file("in.json"), report_of("9.8.7", "-D<X>"));
+  const Ended ended =
+      run_attest({"bench", "--from", scratch.file("in.json"), "--html", scratch.file("a.html")});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("attest 9.8.7, GNU 1, T, -D<X>\n"), std::string::npos) << ended.out;
+  const std::string page = read_text(scratch.file("a.html"));
+  EXPECT_NE(page.find("attest 9.8.7, GNU 1, T, -D&lt;X&gt;"), std::string::npos);
 }
 
 TEST(Bench, ThePageAndThePlotEscapeWhatPeersSay) {
