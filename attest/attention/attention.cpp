@@ -33,7 +33,7 @@ Result<void> check_outputs(const AttentionOutputs<T>& out, const AttentionInputs
 }
 
 /// Multiply-adds that one thread does sooner than it can wake another.
-constexpr std::int64_t small_call = 1 << 20;
+constexpr double small_call = 1 << 20;
 
 }  // namespace
 }  // namespace engine
@@ -46,10 +46,11 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
   if (auto ok = engine::check_outputs(outputs, inputs, call->shape); !ok) return ok;
   const auto table = engine::kernel_table(execution);
   if (!table) return table.failure();
-  const engine::Ranges ranges(*call);
-  engine::FirstEmptyRow empty(call->shape);
   const engine::Shape& s = call->shape;
-  const bool small = s.B * s.H * s.T * s.S < engine::small_call / (s.D + s.E);
+  if (s.no_query()) return {};
+  const engine::Ranges ranges(*call);
+  engine::FirstEmptyRow empty(s);
+  const bool small = s.takes_fewer(engine::small_call);
   const auto for_each_piece = [&](std::int64_t pieces, const auto& work) {
     if (pieces > 1 && !small) {
       threads_for(execution).run(pieces, work);

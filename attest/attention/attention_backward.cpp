@@ -243,12 +243,13 @@ Result<void> check_gradients(const AttentionGradientOutputs<T>& out, const Atten
        place_of("d_log_sum_exp", results.d_log_sum_exp)});
 }
 
-template <class Sum>
-void clear(const View<Sum, 4>& view) {
+template <class Number>
+void clear(const View<Number, 4>& view) {
+  if (std::count(view.extents.begin(), view.extents.end(), 0) > 0) return;
   for (std::int64_t a = 0; a < view.extent(0); ++a) {
     for (std::int64_t b = 0; b < view.extent(1); ++b) {
       for (std::int64_t c = 0; c < view.extent(2); ++c) {
-        for (std::int64_t d = 0; d < view.extent(3); ++d) view(a, b, c, d) = 0;
+        for (std::int64_t d = 0; d < view.extent(3); ++d) view(a, b, c, d) = Number{};
       }
     }
   }
@@ -266,7 +267,17 @@ void sum_rows(const View<Sum, 1>& d_sink, const Tensor<Sum>& rows, const Shape& 
   }
 }
 
-constexpr std::int64_t small_call = 1 << 19;
+/// The gradients of no query at all.
+template <class T>
+void clear_all(const AttentionGradientOutputs<T>& gradients) {
+  if (gradients.d_key) clear(gradients.d_key);
+  if (gradients.d_value) clear(gradients.d_value);
+  if (gradients.d_bias) clear(gradients.d_bias);
+  if (!gradients.d_sink) return;
+  for (std::int64_t h = 0; h < gradients.d_sink.extent(0); ++h) gradients.d_sink(h) = 0;
+}
+
+constexpr double small_call = 1 << 19;
 
 }  // namespace
 }  // namespace engine
@@ -286,6 +297,10 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   if (auto ok = engine::check_gradients(gradients, inputs, results, s, bias, *call); !ok) return ok;
   const auto table = engine::kernel_table(execution);
   if (!table) return table.failure();
+  if (s.no_query()) {
+    engine::clear_all(gradients);
+    return {};
+  }
 
   const engine::Ranges ranges(*call);
   const engine::KeySums<T> d_key(gradients.d_key, {s.B, s.G, s.S, s.D});
@@ -303,7 +318,7 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   const engine::RowBlocks blocks(*call);
   engine::Turns turns(s.B * s.G * blocks.per_head());
   engine::FirstEmptyRow empty(s);
-  const bool large = s.B * s.H * s.T * s.S >= engine::small_call / (s.D + s.E);
+  const bool large = !s.takes_fewer(engine::small_call);
   std::int64_t abreast = 1;
   if (large && !heads_share) {
     abreast = std::clamp<std::int64_t>(threads_for(execution).threads(), 1, s.B * s.G);

@@ -101,6 +101,7 @@ Tensor<AccumulatorOf<T>> attention_weights(const AttentionInputs<T>& inputs,
   const auto table = engine::kernel_table(execution);
   if (!table) throw_failure(table.failure());
   Tensor<Sum> out({choice.queries, s.S});
+  if (choice.queries == 0) return out;
   const engine::Ranges ranges(call);
   const engine::WeightsCall<Sum> weights{
       call, ranges, choice, log_sum_exp, engine::weights_kernel<Sum>(**table), out.data()};

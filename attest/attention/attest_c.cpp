@@ -148,8 +148,12 @@ Result<void> read_view(const char* name, const Described& from, View<T, Rank>& t
 /// A bool of C++ is 0 or 1 and nothing else; a caller's byte may be anything.
 Result<void> check_booleans(const attest_view& from) {
   const auto* const bytes = static_cast<const unsigned char*>(from.data);
-  const auto& n = from.extents;
   const auto& step = from.strides;
+  std::array<std::int64_t, 4> n{};
+  for (std::size_t axis = 0; axis < n.size(); ++axis) {  // a repeated byte is looked at once
+    n[axis] = step[axis] == 0 ? std::min<std::int64_t>(from.extents[axis], 1) : from.extents[axis];
+    if (n[axis] == 0) return {};
+  }
   for (std::int64_t a = 0; a < n[0]; ++a) {
     for (std::int64_t b = 0; b < n[1]; ++b) {
       for (std::int64_t c = 0; c < n[2]; ++c) {
@@ -227,6 +231,7 @@ Result<void> read_mask(const attest_attention_options& from,
   if (auto ok = read_view("visible", from.visible, to.visible); !ok) return ok;
   // A mask of another shape is refused with the call; its bytes may not all be there.
   if (!to.visible || !broadcasts_to(to.visible.extents, whole)) return {};
+  if (std::count(whole.begin(), whole.end(), 0) > 0) return {};  // nobody will look
   return check_booleans(from.visible);
 }
 

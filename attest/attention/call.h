@@ -25,6 +25,14 @@ struct Shape {
   [[nodiscard]] std::int64_t heads_per_group() const { return G == 0 ? 0 : H / G; }
   /// Rows that read one key/value head: row r is query r div (H/G) of the (r mod (H/G))-th head.
   [[nodiscard]] std::int64_t rows() const { return T * heads_per_group(); }
+  /// There is no query at all, so no result but an empty one.
+  [[nodiscard]] bool no_query() const { return B == 0 || rows() == 0; }
+  /// A forward call of fewer multiply-adds than that, were everything visible.
+  [[nodiscard]] bool takes_fewer(double multiply_adds) const {
+    const auto pairs = static_cast<double>(B) * static_cast<double>(H) * static_cast<double>(T) *
+                       static_cast<double>(S);  // beyond 2^63 for views that repeat their elements
+    return pairs * static_cast<double>(D + E) < multiply_adds;
+  }
   /// Blocks of rows that read one key/value head.
   [[nodiscard]] std::int64_t blocks() const {
     return (rows() + kernels::block_rows - 1) / kernels::block_rows;

@@ -13,7 +13,8 @@
 #include "attest/attention/scratch.h"
 #include "attest/linalg/flush.h"
 
-/// Few queries against many keys: the keys are cut into parts that any thread may take. Not public.
+/// Few queries against many keys: the keys are cut into parts that any thread may take. Only parts that
+/// the rules of position leave visible are counted, so memory goes by what is seen, not by S. Not public.
 namespace attest::engine {
 
 /// Keys of one part; parts begin at absolute multiples, so the cuts depend on nothing else.
@@ -31,22 +32,23 @@ class DecodeCall {
         outputs_(outputs),
         kernel_(kernel),
         empty_(empty),
-        parts_((call.shape.S + part_keys - 1) / part_keys),
+        starts_(starts_of(call, ranges)),
         row_(kernels::decode_row(call.shape.E) + 2),
-        results_({call.shape.B * call.shape.G * parts_, call.shape.rows(), row_}),
+        results_({starts_.back(), call.shape.rows(), row_}),
         joined_(static_cast<std::size_t>(call.shape.E)) {}
 
-  [[nodiscard]] std::int64_t pieces() const {
-    return call_.shape.rows() == 0 ? 0 : call_.shape.B * call_.shape.G * parts_;
-  }
+  [[nodiscard]] std::int64_t pieces() const { return starts_.back(); }
 
   /// One part of the keys of one key/value head.
   void piece(std::int64_t number) {
-    const BlockPlace place = place_of(number / parts_);
+    const auto after = std::upper_bound(starts_.begin(), starts_.end(), number);
+    const std::int64_t b = after - starts_.begin() - 1;
+    const std::int64_t of_batch = number - *(after - 1);
+    const BlockPlace place = place_of(b, of_batch / parts_of(b));
     RowBlock<Sum> rows;
     gather(rows, call_, ranges_, place);
     const auto [begin, end] = keys_of(rows, place.rows);
-    const std::int64_t first = number % parts_ * part_keys;
+    const std::int64_t first = (begin / part_keys + of_batch % parts_of(b)) * part_keys;
     const Shape& s = call_.shape;
     const auto size =
         static_cast<std::size_t>(kernels::decode_scratch<Sum>(s.D, s.E)) * sizeof(Sum);
@@ -83,29 +85,57 @@ class DecodeCall {
   void merge() {
     kernels::Modifiers<Sum> modify;
     set_scale(modify, call_);
-    for (std::int64_t head = 0; head < call_.shape.B * call_.shape.G; ++head) {
-      const BlockPlace place = place_of(head);
-      for (int r = 0; r < place.rows; ++r) merge_row(head, place, r, modify);
+    for (std::int64_t b = 0; b < call_.shape.B; ++b) {
+      for (std::int64_t g = 0; g < call_.shape.G; ++g) {
+        const BlockPlace place = place_of(b, g);
+        for (int r = 0; r < place.rows; ++r) merge_row(place, r, modify);
+      }
     }
   }
 
  private:
-  [[nodiscard]] BlockPlace place_of(std::int64_t head) const {
-    return {.b = head / call_.shape.G,
-            .g = head % call_.shape.G,
-            .first_row = 0,
-            .rows = static_cast<int>(call_.shape.rows())};
+  /// The first piece of each batch, and one past the last.
+  static std::vector<std::int64_t> starts_of(const Call& call, const Ranges& ranges) {
+    const Shape& s = call.shape;
+    std::vector<std::int64_t> starts{0};
+    starts.reserve(static_cast<std::size_t>(s.B) + 1);
+    for (std::int64_t b = 0; b < s.B; ++b) {
+      std::int64_t begin = s.S;
+      std::int64_t end = 0;
+      for (std::int64_t i = 0; i < s.T; ++i) {
+        const RowRange range = ranges.of(b, i);
+        const std::int64_t first = std::max<std::int64_t>(range.first, 0);
+        const std::int64_t last = std::min(range.last, s.S);
+        if (first >= last) continue;
+        begin = std::min(begin, first);
+        end = std::max(end, last);
+      }
+      const std::int64_t parts = begin < end ? (end - 1) / part_keys - begin / part_keys + 1 : 0;
+      starts.push_back(starts.back() + s.G * parts);
+    }
+    return starts;
   }
 
-  void merge_row(std::int64_t head, const BlockPlace& place, int r,
-                 const kernels::Modifiers<Sum>& modify) {
+  /// How many parts each head of a batch has.
+  [[nodiscard]] std::int64_t parts_of(std::int64_t b) const {
+    const auto n = static_cast<std::size_t>(b);
+    return (starts_[n + 1] - starts_[n]) / call_.shape.G;
+  }
+
+  [[nodiscard]] BlockPlace place_of(std::int64_t b, std::int64_t g) const {
+    return {.b = b, .g = g, .first_row = 0, .rows = static_cast<int>(call_.shape.rows())};
+  }
+
+  void merge_row(const BlockPlace& place, int r, const kernels::Modifiers<Sum>& modify) {
     constexpr Sum infinity = std::numeric_limits<Sum>::infinity();
     constexpr Sum ln2 = Sum(0.69314718055994530942);
     const std::int64_t width = row_ - 2;
     const std::int64_t group = call_.shape.heads_per_group();
     const std::int64_t h = place.g * group + r % group;
     const std::int64_t i = r / group;
-    const auto of_part = [&](std::int64_t part) { return &results_(head * parts_ + part, 0, 0); };
+    const std::int64_t parts = parts_of(place.b);
+    const std::int64_t first_piece = starts_[static_cast<std::size_t>(place.b)] + place.g * parts;
+    const auto of_part = [&](std::int64_t part) { return &results_(first_piece + part, 0, 0); };
     const auto peak_of = [&](std::int64_t part) {
       return of_part(part)[place.rows * width + 2 * r];
     };
@@ -114,7 +144,7 @@ class DecodeCall {
     };
     Sum top = -infinity;
     bool seen = false;
-    for (std::int64_t part = 0; part < parts_; ++part) {
+    for (std::int64_t part = 0; part < parts; ++part) {
       top = std::max(top, peak_of(part));
       seen |= !(peak_of(part) == -infinity && sum_of(part) == 0);
     }
@@ -136,7 +166,7 @@ class DecodeCall {
     const auto power = [&](Sum score) { return std::exp2((score - base) * modify.exponent); };
     Sum total = with_sink ? power(sink) : Sum(0);
     std::fill(joined_.begin(), joined_.end(), Sum(0));
-    for (std::int64_t part = 0; part < parts_; ++part) {
+    for (std::int64_t part = 0; part < parts; ++part) {
       if (peak_of(part) == -infinity && sum_of(part) == 0) continue;
       const Sum factor = power(peak_of(part));
       total += sum_of(part) * factor;
@@ -167,10 +197,10 @@ class DecodeCall {
   const AttentionOutputs<T>& outputs_;
   kernels::DecodeKernel<Sum> kernel_;
   FirstEmptyRow& empty_;
-  std::int64_t parts_;
-  std::int64_t row_;         // numbers of one row: output, peak, sum
-  Tensor<Sum> results_;      // [B·G·parts, rows, row]
-  std::vector<Sum> joined_;  // [E], of the row that is being merged
+  std::vector<std::int64_t> starts_;  // [B + 1]
+  std::int64_t row_;                  // numbers of one row: output, peak, sum
+  Tensor<Sum> results_;               // [pieces, rows, row]
+  std::vector<Sum> joined_;           // [E], of the row that is being merged
 };
 
 }  // namespace attest::engine

@@ -37,6 +37,7 @@ Result<void> must_agree(const char* name, const char* letter, std::int64_t found
 template <class T>
 void place(Tensor<T>& whole, View<const T, 4> rows, std::int64_t at) {
   const View<T, 4> to = whole.template view<4>();
+  if (rows.extent(2) == 0) return;  // however many heads there are
   for (std::int64_t b = 0; b < rows.extent(0); ++b) {
     for (std::int64_t g = 0; g < rows.extent(1); ++g) {
       for (std::int64_t j = 0; j < rows.extent(2); ++j) {

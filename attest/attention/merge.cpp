@@ -55,6 +55,7 @@ void merge_attention(const AttentionOutputs<T>& into, const AttentionOutputs<con
   check<T>(b, into);
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   const auto& o = into.output.extents;
+  if (o[1] == 0 || o[2] == 0) return;  // however many batches there are
   for (std::int64_t n = 0; n < o[0]; ++n) {
     for (std::int64_t h = 0; h < o[1]; ++h) {
       for (std::int64_t i = 0; i < o[2]; ++i) {

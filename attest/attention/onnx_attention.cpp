@@ -78,6 +78,7 @@ class MaskView {
 AnyTensor joined(const AnyTensor* past, const AnyTensor& fresh, const Heads& heads,
                  std::int64_t past_length) {
   AnyTensor out(fresh.dtype(), {heads.batch, heads.heads, past_length + heads.length, heads.width});
+  if (out.bytes().empty()) return out;  // however many heads there are
   const std::size_t element = size_of(fresh.dtype());
   const std::size_t row = static_cast<std::size_t>(heads.width) * element;
   const std::size_t before = static_cast<std::size_t>(past_length) * row;

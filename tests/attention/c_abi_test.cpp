@@ -289,6 +289,37 @@ TEST(CAbiChecks, EveryMistakeIsACodeAndASentence) {
   EXPECT_EQ(attest_attention_backward(nullptr, nullptr, nullptr, nullptr), ATTEST_ERROR_SHAPE);
 }
 
+/// Whoever walked over 2^40 bytes that are one, or that nobody reads, would not come back.
+TEST(CAbiChecks, OnlyBytesThatAreThereAndReadAreChecked) {
+  constexpr std::int64_t countless = std::int64_t{1} << 40U;
+  const float one = 1;
+  std::int64_t offset = 5;
+  unsigned char byte = 1;
+  float output = 0;
+  const auto view = [&](std::int64_t B, std::int64_t S) {
+    return attest_view{&one, ATTEST_F32, 4, {B, 1, S, 1}, {0, 0, 0, 0}};
+  };
+  attest_attention_options options{};
+  options.size = sizeof options;
+  options.future_hidden = 1;
+  options.corner = ATTEST_CORNER_AT_OFFSET;
+  options.query_offset = {&offset, 1};
+  options.visible = {&byte, ATTEST_BOOL, 4, {1, 1, 1, countless}, {0, 0, 0, 0}};
+  attest_attention_inputs inputs{view(1, 1), view(1, countless), view(1, countless)};
+  attest_attention_outputs outputs{{&output, ATTEST_F32, 4, {1, 1, 1, 1}, {1, 1, 1, 1}}, {}};
+  EXPECT_EQ(attest_attention_forward(&outputs, &inputs, &options), ATTEST_OK)
+      << attest_last_error();
+  EXPECT_EQ(output, 1);
+  byte = 2;
+  EXPECT_EQ(attest_attention_forward(&outputs, &inputs, &options), ATTEST_ERROR_VALUE);
+
+  options.visible = {&byte, ATTEST_BOOL, 4, {countless, 1, 1, 1}, {1, 0, 0, 0}};
+  inputs = {view(countless, 0), view(countless, 1), view(countless, 1)};
+  outputs.output = {&output, ATTEST_F32, 4, {countless, 1, 0, 1}, {1, 1, 1, 1}};
+  EXPECT_EQ(attest_attention_forward(&outputs, &inputs, &options), ATTEST_OK)
+      << attest_last_error();
+}
+
 TEST(CAbiChecks, TheLastErrorIsTheThreadsOwn) {
   EXPECT_EQ(attest_attention_forward(nullptr, nullptr, nullptr), ATTEST_ERROR_SHAPE);
   const std::string here = attest_last_error();

@@ -95,6 +95,16 @@ TEST(KvCache, DoublesItsCapacityAndNoMore) {
   EXPECT_EQ(cache.capacity(), 16);
 }
 
+/// Whoever walked over 2^40 batches would not come back.
+TEST(KvCache, AnAppendOfNothingWalksOverNothing) {
+  constexpr std::int64_t countless = std::int64_t{1} << 40U;
+  KvCache<float> cache({.B = countless}, Growth::doubling);
+  const float unread = 0;
+  const View<const float, 4> nothing{&unread, {countless, 1, 0, 1}};
+  cache.append(nothing, nothing);
+  EXPECT_EQ(cache.length(), 0);
+}
+
 TEST(KvCache, AppendsAPartOfItself) {
   Random random(7);
   const auto key = numbers<float>(random, {2, 1, 3, 2});

@@ -348,6 +348,20 @@ TEST(OnnxAttention, HugeExtentsBesideAZeroOverflowNothing) {
   EXPECT_EQ(node.id(), "too-large");
 }
 
+/// Whoever walked over 2^40 batches would not come back.
+TEST(OnnxAttention, ANodeWithoutNumbersWalksOverNothing) {
+  constexpr std::int64_t countless = std::int64_t{1} << 40U;
+  const Shape nothing{countless, 1, 0, 8};
+  Node node(10);
+  node.Q = AnyTensor(DType::f64, nothing);
+  node.K = AnyTensor(DType::f64, nothing);
+  node.V = AnyTensor(DType::f64, nothing);
+  give_past(node, DType::f64, nothing, nothing);
+  const auto out = node.out();
+  EXPECT_EQ(out.Y.shape(), nothing);
+  EXPECT_EQ(out.present_key->shape(), nothing);
+}
+
 TEST(OnnxAttention, ThrowsAtTheEdge) {
   EXPECT_THROW(static_cast<void>(onnx_attention({})), ShapeError);
   const Node node(10);
