@@ -75,13 +75,13 @@ Ranges::Ranges(const Call& call) : mask_(*call.mask), shape_(call.shape) {
 
 std::int64_t Ranges::query_id(std::int64_t b, std::int64_t i) const {
   const auto& ids = mask_.documents.query;
-  const bool shared = static_cast<std::int64_t>(ids.size()) == shape_.T;
+  const bool shared = std::ssize(ids) == shape_.T;
   return ids[static_cast<std::size_t>(shared ? i : b * shape_.T + i)];
 }
 
 const std::int64_t* Ranges::key_ids(std::int64_t b) const {
   const auto& ids = mask_.documents.key;
-  const bool shared = static_cast<std::int64_t>(ids.size()) == shape_.S;
+  const bool shared = std::ssize(ids) == shape_.S;
   return ids.data() + (shared ? 0 : b * shape_.S);
 }
 
@@ -91,11 +91,14 @@ void Ranges::find_id_ranges() {
     std::int64_t last = 0;
     std::int64_t count = 0;
   };
-  for (std::int64_t b = 0; b < shape_.B; ++b) {
+  const DocumentIds& ids = mask_.documents;
+  ids_shared_ = std::ssize(ids.query) == shape_.T && std::ssize(ids.key) == shape_.S;
+  const std::int64_t batches = ids_shared_ ? 1 : shape_.B;
+  for (std::int64_t b = 0; b < batches; ++b) {
     std::unordered_map<std::int64_t, Found> found;
-    const std::int64_t* ids = key_ids(b);
+    const std::int64_t* of_key = key_ids(b);
     for (std::int64_t j = 0; j < shape_.S; ++j) {
-      Found& of_id = found[ids[j]];
+      Found& of_id = found[of_key[j]];
       if (of_id.count++ == 0) of_id.first = j;
       of_id.last = j + 1;
     }
@@ -120,7 +123,7 @@ RowRange Ranges::of(std::int64_t b, std::int64_t i) const {
   if (mask_.window.left) range.first = std::max(range.first, position - *mask_.window.left);
   if (mask_.window.right) range.last = std::min(range.last, position + *mask_.window.right + 1);
   if (!id_first_.empty()) {
-    const auto k = static_cast<std::size_t>(b * shape_.T + i);
+    const auto k = static_cast<std::size_t>(ids_shared_ ? i : b * shape_.T + i);
     range.first = std::max(range.first, id_first_[k]);
     range.last = std::min(range.last, id_last_[k]);
   }

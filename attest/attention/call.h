@@ -100,6 +100,7 @@ class Ranges {
   const Mask& mask_;
   Shape shape_;
   bool ids_scattered_ = false;
+  bool ids_shared_ = false;             // by all batches
   std::vector<std::int64_t> id_first_;  // [B or 1][T], where ids are given
   std::vector<std::int64_t> id_last_;
 };

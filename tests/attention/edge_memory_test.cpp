@@ -197,6 +197,22 @@ TEST(EdgeMemory, DecodingNeedsMemoryForVisibleKeysAlone) {
   EXPECT_LE(most - before, std::int64_t{1} << 20);
 }
 
+TEST(EdgeMemory, IdsThatBatchesShareAreLookedAtOnce) {
+  constexpr std::int64_t B = 1024;
+  constexpr std::int64_t length = 64;
+  const Tensor<float> row = random_row(4);
+  const View<const float, 4> numbers = repeated(row, B, length);
+  const std::int64_t before = base_memory();
+  most = held.load();
+  AttentionOptions<float> options;
+  options.mask.documents.query.assign(length, 3);
+  options.mask.documents.key.assign(length, 3);
+  const AttentionResult<float> out = attention(numbers, numbers, numbers, options);
+  const auto results =
+      static_cast<std::int64_t>(sizeof(float) * (out.memory.size() + out.log_sum_exp.size()));
+  EXPECT_LE(most - before - results, B * length * 16 / 2);  // 16 bytes a row of every batch
+}
+
 /// 2^40 batches, heads or keys without a query: whoever walked over them would not come back.
 constexpr std::int64_t countless = std::int64_t{1} << 40;
 
