@@ -38,7 +38,7 @@ constexpr double small_call = 1 << 20;
 }  // namespace
 }  // namespace engine
 
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias>
 Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionInputs<T>& inputs,
                            const AttentionOptions<Bias>& options, const Execution& execution) {
   auto call = engine::checked_call(inputs, options);
@@ -72,7 +72,7 @@ Result<void> try_attention(const AttentionOutputs<T>& outputs, const AttentionIn
   return empty.verdict();
 }
 
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias>
 void attention_into(const AttentionOutputs<T>& outputs, const AttentionInputs<T>& inputs,
                     const AttentionOptions<Bias>& options, const Execution& execution) {
   try_attention(outputs, inputs, options, execution).value();
@@ -108,27 +108,27 @@ AttentionResult<T> attention_of(const AttentionInputs<T>& in, const AttentionOpt
 
 }  // namespace
 
-template <class Bias>
+template <BiasFor<float> Bias>
 AttentionResult<float> attention(View<const float, 4> query, View<const float, 4> key,
                                  View<const float, 4> value, const AttentionOptions<Bias>& options,
                                  const Execution& execution) {
   return attention_of<float, Bias>({query, key, value}, options, execution);
 }
-template <class Bias>
+template <BiasFor<double> Bias>
 AttentionResult<double> attention(View<const double, 4> query, View<const double, 4> key,
                                   View<const double, 4> value,
                                   const AttentionOptions<Bias>& options,
                                   const Execution& execution) {
   return attention_of<double, Bias>({query, key, value}, options, execution);
 }
-template <class Bias>
+template <BiasFor<BFloat16> Bias>
 AttentionResult<BFloat16> attention(View<const BFloat16, 4> query, View<const BFloat16, 4> key,
                                     View<const BFloat16, 4> value,
                                     const AttentionOptions<Bias>& options,
                                     const Execution& execution) {
   return attention_of<BFloat16, Bias>({query, key, value}, options, execution);
 }
-template <class Bias>
+template <BiasFor<Half> Bias>
 AttentionResult<Half> attention(View<const Half, 4> query, View<const Half, 4> key,
                                 View<const Half, 4> value, const AttentionOptions<Bias>& options,
                                 const Execution& execution) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 
@@ -11,6 +12,12 @@
 
 /// The engine: scaled dot-product attention as fast as the machine allows.
 namespace attest {
+
+/// The number types that a bias may have beside tensors of T: what T is summed in, or BFloat16 where
+/// that is f32.
+template <class Bias, class T>
+concept BiasFor = std::same_as<Bias, AccumulatorOf<T>> ||
+    (sizeof(AccumulatorOf<T>) == sizeof(float) && std::same_as<Bias, BFloat16>);
 
 /// Where results are written: the caller's own memory, any strides, no overlap with the inputs. A
 /// stride of 0, and a result that begins where an input does, are noticed and refused.
@@ -67,37 +74,37 @@ struct AttentionResult {
 ///               (1805.02867) Alg. 3; Dao et al. 2022 (2205.14135) Alg. 1; Ainslie et al. 2023
 ///               (2305.13245).
 /// See also      attention_backward · attention_weights · merge_attention · KvCache · lab::attention.
-template <class Bias = float>
+template <BiasFor<float> Bias = float>
 [[nodiscard]] AttentionResult<float> attention(View<const float, 4> query, View<const float, 4> key,
                                                View<const float, 4> value,
                                                const AttentionOptions<Bias>& options = {},
                                                const Execution& execution = {});
-template <class Bias = double>
+template <BiasFor<double> Bias = double>
 [[nodiscard]] AttentionResult<double> attention(View<const double, 4> query,
                                                 View<const double, 4> key,
                                                 View<const double, 4> value,
                                                 const AttentionOptions<Bias>& options = {},
                                                 const Execution& execution = {});
-template <class Bias = float>
+template <BiasFor<BFloat16> Bias = float>
 [[nodiscard]] AttentionResult<BFloat16> attention(View<const BFloat16, 4> query,
                                                   View<const BFloat16, 4> key,
                                                   View<const BFloat16, 4> value,
                                                   const AttentionOptions<Bias>& options = {},
                                                   const Execution& execution = {});
-template <class Bias = float>
+template <BiasFor<Half> Bias = float>
 [[nodiscard]] AttentionResult<Half> attention(View<const Half, 4> query, View<const Half, 4> key,
                                               View<const Half, 4> value,
                                               const AttentionOptions<Bias>& options = {},
                                               const Execution& execution = {});
 
 /// The same into the caller's memory: allocates nothing for the results. Overwrites `outputs`.
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias = AccumulatorOf<T>>
 void attention_into(const AttentionOutputs<T>& outputs, const AttentionInputs<T>& inputs,
                     const AttentionOptions<Bias>& options, const Execution& execution = {});
 
 /// The same without exceptions, for callers that have none. Never throws but for memory that cannot
 /// be had.
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias = AccumulatorOf<T>>
 [[nodiscard]] Result<void> try_attention(const AttentionOutputs<T>& outputs,
                                          const AttentionInputs<T>& inputs,
                                          const AttentionOptions<Bias>& options,
@@ -135,7 +142,7 @@ struct WeightsChoice {
 ///               −1e9 (f32) leaves no digit of the sum in log_sum_exp. Hide keys with −∞ instead.
 /// Cost          2·D flops a pair of the rows asked for; nothing else is computed.
 /// Throws        as `attention`, and bad-option for rows that are not there.
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias = AccumulatorOf<T>>
 [[nodiscard]] Tensor<AccumulatorOf<T>> attention_weights(
     const AttentionInputs<T>& inputs, const AttentionOptions<Bias>& options,
     View<const AccumulatorOf<T>, 3> log_sum_exp, const WeightsChoice& choice,

@@ -282,7 +282,7 @@ constexpr double small_call = 1 << 19;
 }  // namespace
 }  // namespace engine
 
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias>
 Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients,
                                     const AttentionInputs<T>& inputs,
                                     const AttentionBackwardInputs<T>& results,
@@ -344,7 +344,7 @@ Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients
   return empty.verdict();
 }
 
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias>
 void attention_backward_into(const AttentionGradientOutputs<T>& gradients,
                              const AttentionInputs<T>& inputs,
                              const AttentionBackwardInputs<T>& results,
@@ -352,7 +352,7 @@ void attention_backward_into(const AttentionGradientOutputs<T>& gradients,
   try_attention_backward(gradients, inputs, results, options, execution).value();
 }
 
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias>
 AttentionGradients<T> attention_backward(const AttentionInputs<T>& inputs,
                                          const AttentionBackwardInputs<T>& results,
                                          const AttentionOptions<Bias>& options,

@@ -59,14 +59,14 @@ struct AttentionGradients {
 /// Cost          2·(3·D + 2·E) flops a visible pair, 2.5 × the forward pass; scratch as there.
 /// Sources       Dao et al. 2022 (2205.14135) Alg. 4; Dao 2023 (2307.08691) Alg. 2.
 /// See also      lab::attention_backward.
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias = AccumulatorOf<T>>
 [[nodiscard]] AttentionGradients<T> attention_backward(const AttentionInputs<T>& inputs,
                                                        const AttentionBackwardInputs<T>& results,
                                                        const AttentionOptions<Bias>& options,
                                                        const Execution& execution = {});
 
 /// The same into the caller's memory.
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias = AccumulatorOf<T>>
 void attention_backward_into(const AttentionGradientOutputs<T>& gradients,
                              const AttentionInputs<T>& inputs,
                              const AttentionBackwardInputs<T>& results,
@@ -74,7 +74,7 @@ void attention_backward_into(const AttentionGradientOutputs<T>& gradients,
                              const Execution& execution = {});
 
 /// The same without exceptions.
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias = AccumulatorOf<T>>
 [[nodiscard]] Result<void> try_attention_backward(const AttentionGradientOutputs<T>& gradients,
                                                   const AttentionInputs<T>& inputs,
                                                   const AttentionBackwardInputs<T>& results,

@@ -82,7 +82,7 @@ Result<void> check_choice(const WeightsChoice& c, const Shape& s) {
 }  // namespace
 }  // namespace engine
 
-template <class T, class Bias>
+template <class T, BiasFor<T> Bias>
 Tensor<AccumulatorOf<T>> attention_weights(const AttentionInputs<T>& inputs,
                                            const AttentionOptions<Bias>& options,
                                            View<const AccumulatorOf<T>, 3> log_sum_exp,

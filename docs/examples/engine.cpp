@@ -102,11 +102,10 @@ void packed_projection() {
 void own_memory() {
   Tensor<float> output({B, H, T, E}), log_sum_exp({B, H, T});
 
-  attest::attention_into<float, float>(
-      {.output = output.view<4>(), .log_sum_exp = log_sum_exp.view<3>()},
-      {.query = q, .key = k, .value = v}, {.mask = Mask::causal()});
+  attest::attention_into<float>({.output = output.view<4>(), .log_sum_exp = log_sum_exp.view<3>()},
+                                {.query = q, .key = k, .value = v}, {.mask = Mask::causal()});
 
-  const attest::Result<void> done = attest::try_attention<float, float>(
+  const attest::Result<void> done = attest::try_attention<float>(
       {.output = output.view<4>()}, {.query = q, .key = k, .value = v}, {.scale = 0.25});
   if (!done) std::printf("%s\n", done.failure().message.c_str());
   check(done.has_value(), "into memory of one's own");
@@ -116,20 +115,20 @@ void backward(const AttentionResult<float>& result) {
   const Tensor<float> d_output = numbers({B, H, T, E}, 8);
 
   const attest::AttentionGradients<float> gradients =
-      attest::attention_backward<float, float>({.query = q, .key = k, .value = v},
-                                               {.output = result.output(),
-                                                .log_sum_exp = result.log_sum_exp.view<3>(),
-                                                .d_output = d_output.view<4>()},
-                                               {.mask = Mask::causal()});
+      attest::attention_backward<float>({.query = q, .key = k, .value = v},
+                                        {.output = result.output(),
+                                         .log_sum_exp = result.log_sum_exp.view<3>(),
+                                         .d_output = d_output.view<4>()},
+                                        {.mask = Mask::causal()});
   check(gradients.d_key.shape() == attest::Shape{B, G, S, D}, "d_key is [B, G, S, D]");
 
   Tensor<float> d_query({B, T, H, D});
-  attest::attention_backward_into<float, float>({.d_query = d_query.view<4>().swapped(1, 2)},
-                                                {.query = q, .key = k, .value = v},
-                                                {.output = result.output(),
-                                                 .log_sum_exp = result.log_sum_exp.view<3>(),
-                                                 .d_output = d_output.view<4>()},
-                                                {.mask = Mask::causal()});
+  attest::attention_backward_into<float>({.d_query = d_query.view<4>().swapped(1, 2)},
+                                         {.query = q, .key = k, .value = v},
+                                         {.output = result.output(),
+                                          .log_sum_exp = result.log_sum_exp.view<3>(),
+                                          .d_output = d_output.view<4>()},
+                                         {.mask = Mask::causal()});
   check(d_query(1, 5, 3, 7) == gradients.d_query(1, 3, 5, 7), "d_query in [B, T, H, D]");
 }
 
@@ -206,7 +205,7 @@ void two_ranges() {
 }
 
 void weights(const AttentionResult<float>& result) {
-  const Tensor<float> rows = attest::attention_weights<float, float>(
+  const Tensor<float> rows = attest::attention_weights<float>(
       {.query = q, .key = k, .value = v}, {.mask = Mask::causal()}, result.log_sum_exp.view<3>(),
       {.b = 1, .h = 3, .first_query = 2, .queries = 2});  // [2, S]: queries 2 and 3
   check(rows(0, 3) == 0 && rows(1, 3) > 0, "rows of weights");

@@ -166,5 +166,75 @@ TEST(AttentionRefusals, ABiasHidesAlsoInARowOfNaN) {
   }
 }
 
+// ---- a bias's type, at compile time. What would not link must not compile either.
+
+template <class T>
+using Sums = View<const AccumulatorOf<T>, 3>;
+
+template <class T, class Bias>
+concept ForwardTakes = requires(View<const T, 4> x, const AttentionOptions<Bias>& options) {
+  attention(x, x, x, options);
+};
+template <class T, class Bias>
+concept IntoTakes = requires(const AttentionOutputs<T>& out, const AttentionInputs<T>& in,
+                             const AttentionOptions<Bias>& options) {
+  attention_into(out, in, options);
+};
+template <class T, class Bias>
+concept TryTakes = requires(const AttentionOutputs<T>& out, const AttentionInputs<T>& in,
+                            const AttentionOptions<Bias>& options) {
+  try_attention(out, in, options);
+};
+template <class T, class Bias>
+concept WeightsTake = requires(const AttentionInputs<T>& in, Sums<T> sums,
+                               const AttentionOptions<Bias>& options) {
+  attention_weights(in, options, sums, WeightsChoice{});
+};
+template <class T, class Bias>
+concept BackwardTakes = requires(const AttentionInputs<T>& in,
+                                 const AttentionBackwardInputs<T>& results,
+                                 const AttentionOptions<Bias>& options) {
+  attention_backward(in, results, options);
+};
+template <class T, class Bias>
+concept BackwardIntoTakes = requires(const AttentionGradientOutputs<T>& out,
+                                     const AttentionInputs<T>& in,
+                                     const AttentionBackwardInputs<T>& results,
+                                     const AttentionOptions<Bias>& options) {
+  attention_backward_into(out, in, results, options);
+};
+template <class T, class Bias>
+concept TryBackwardTakes = requires(const AttentionGradientOutputs<T>& out,
+                                    const AttentionInputs<T>& in,
+                                    const AttentionBackwardInputs<T>& results,
+                                    const AttentionOptions<Bias>& options) {
+  try_attention_backward(out, in, results, options);
+};
+
+/// How many of the seven calls take that bias beside tensors of T.
+template <class T, class Bias>
+constexpr int calls_that_take =
+    int{ForwardTakes<T, Bias>} + int{IntoTakes<T, Bias>} + int{TryTakes<T, Bias>} +
+    int{WeightsTake<T, Bias>} + int{BackwardTakes<T, Bias>} + int{BackwardIntoTakes<T, Bias>} +
+    int{TryBackwardTakes<T, Bias>};
+
+template <class T>
+void expect_biases_in_single() {
+  EXPECT_EQ((calls_that_take<T, float>), 7);
+  EXPECT_EQ((calls_that_take<T, BFloat16>), 7);
+  EXPECT_EQ((calls_that_take<T, double>), 0);
+  EXPECT_EQ((calls_that_take<T, Half>), 0);
+}
+
+TEST(AttentionRefusals, ABiasOfAnotherTypeDoesNotCompile) {
+  expect_biases_in_single<float>();
+  expect_biases_in_single<BFloat16>();
+  expect_biases_in_single<Half>();
+  EXPECT_EQ((calls_that_take<double, double>), 7);
+  EXPECT_EQ((calls_that_take<double, float>), 0);
+  EXPECT_EQ((calls_that_take<double, BFloat16>), 0);
+  EXPECT_EQ((calls_that_take<double, Half>), 0);
+}
+
 }  // namespace
 }  // namespace attest::test
