@@ -4,9 +4,10 @@
 /*
  * The engine for other languages: plain C (C11), no handles, nothing to free.
  *
- * The same operations, checks and sentences as attest/attention/attention.h and attention_backward.h,
- * whose letters and contracts hold here. Every function returns an attest_status; what went wrong is
- * said by attest_last_error(). No exception leaves these functions, and nothing is printed.
+ * The same operations, checks and sentences as attest/attention/attention.h and
+ * attention_backward.h, whose letters and contracts hold here. Every function returns an
+ * attest_status; what went wrong is said by attest_last_error(). No exception leaves these
+ * functions, and nothing is printed.
  *
  * A structure that is all zeros means the defaults, so `attest_attention_options o = {0}` and then
  * `o.size = sizeof o` is a call without mask. Structures grow at their end: `size` says which
@@ -53,8 +54,8 @@ enum { ATTEST_EMPTY_ROW_ERROR = 0, ATTEST_EMPTY_ROW_ZERO = 1, ATTEST_EMPTY_ROW_N
 enum { ATTEST_REPRODUCIBLE_PER_CALL = 0, ATTEST_REPRODUCIBLE_PER_ROW = 1 };
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not C++'s. */
-/* Somebody's memory that is read. Strides count elements, any sign, 0 repeats. Of both arrays the first
- * `rank` entries count. All zeros means absent. Data may be null where an extent is 0. */
+/* Somebody's memory that is read. Strides count elements, any sign, 0 repeats. Of both arrays the
+ * first `rank` entries count. All zeros means absent. Data may be null where an extent is 0. */
 typedef struct attest_view {
   const void* data;
   int32_t dtype;
@@ -123,13 +124,13 @@ typedef struct attest_attention_inputs {
   attest_view value;
 } attest_attention_inputs;
 
-/* output [B, H, T, E] of the inputs' dtype; log_sum_exp [B, H, T], f32 (f64 for f64), may be absent. */
+/* output [B, H, T, E] of the inputs' dtype; log_sum_exp [B, H, T], f32 (f64 for f64), or absent. */
 typedef struct attest_attention_outputs {
   attest_output output;
   attest_output log_sum_exp;
 } attest_attention_outputs;
 
-/* What the forward call left, and what flows back. d_log_sum_exp may be absent, and is zero then. */
+/* What the forward call left, and what flows back. An absent d_log_sum_exp is zero. */
 typedef struct attest_attention_backward_inputs {
   attest_view output;
   attest_view log_sum_exp;
@@ -137,7 +138,7 @@ typedef struct attest_attention_backward_inputs {
   attest_view d_log_sum_exp;
 } attest_attention_backward_inputs;
 
-/* Absent ones are not computed. d_bias has the bias's own shape, d_sink [H]; both f32 (f64 for f64). */
+/* Absent ones are not written. d_bias has the bias's own shape, d_sink [H]; f32 (f64 for f64). */
 typedef struct attest_attention_gradients {
   attest_output d_query;
   attest_output d_key;
@@ -159,8 +160,9 @@ attest_status attest_attention_backward(const attest_attention_gradients* gradie
                                         const attest_attention_backward_inputs* results,
                                         const attest_attention_options* options);
 
-/* One sentence about the latest call that failed on this thread, and its stable id ("shape-mismatch");
- * empty texts if none did. Both stay good until the next failure on this thread. */
+/* One sentence about the latest call that failed on this thread, and its stable id
+ * ("shape-mismatch"); empty texts if none did. Both stay good until the next failure on this
+ * thread. */
 const char* attest_last_error(void);
 const char* attest_last_error_id(void);
 

@@ -105,8 +105,8 @@ class Ranges {
   std::vector<std::int64_t> id_last_;
 };
 
-/// Whether a row may see any key, key by key: for rows whose scores all came out as −∞, be it because
-/// every key is hidden or because numbers left their range.
+/// Whether a row may see any key, key by key: for rows whose scores all came out as −∞, be it
+/// because every key is hidden or because numbers left their range.
 [[nodiscard]] bool sees_a_key(const Call& call, const Ranges& ranges, std::int64_t b,
                               std::int64_t h, std::int64_t i);
 

@@ -48,8 +48,8 @@ template <class T, std::size_t Rank>
 }
 
 /// Fails with shape-mismatch if elements of a result share memory by a stride of 0, or if it begins
-/// where another result or an input does. (Memory that overlaps otherwise is not noticed: strides may
-/// interleave tensors that share none.)
+/// where another result or an input does. (Memory that overlaps otherwise is not noticed: strides
+/// may interleave tensors that share none.)
 [[nodiscard]] Result<void> check_places(std::initializer_list<Place> results,
                                         std::initializer_list<Place> inputs);
 

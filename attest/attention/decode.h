@@ -13,8 +13,9 @@
 #include "attest/attention/scratch.h"
 #include "attest/linalg/flush.h"
 
-/// Few queries against many keys: the keys are cut into parts that any thread may take. Only parts that
-/// the rules of position leave visible are counted, so memory goes by what is seen, not by S. Not public.
+/// Few queries against many keys: the keys are cut into parts that any thread may take. Only parts
+/// that the rules of position leave visible are counted, so memory goes by what is seen, not by S.
+/// Not public.
 namespace attest::engine {
 
 /// Keys of one part; parts begin at absolute multiples, so the cuts depend on nothing else.

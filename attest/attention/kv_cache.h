@@ -30,16 +30,16 @@ struct KvCacheShape {
 ///     cache.append(key, value);                                     // [B, G, n, D], [B, G, n, E]
 ///     attention(query, cache.key(), cache.value(), {.mask = Mask::causal_at(cache.offset())});
 ///
-/// Shapes        memory [B, G, capacity, D] and [B, G, capacity, E]. `key()` and `value()` are views of
-///               the filled part [B, G, length, ·], whose strides are those of the whole: they go into
-///               `attention` as they are, and nothing is copied.
+/// Shapes        memory [B, G, capacity, D] and [B, G, capacity, E]. `key()` and `value()` are
+///               views of the filled part [B, G, length, ·], whose strides are those of the whole:
+///               they go into `attention` as they are, and nothing is copied.
 /// Mask picture  `offset()` is the place of the first key of the latest append, which is where its
-///               queries stand: Mask::causal_at(offset()) and Mask::causal_bottom_right() say the same
-///               for as many queries as keys were appended.
-/// Edge cases    n may be 0: then only offset() moves, to length(). What is appended may be a part of
-///               this cache. A failed append changes nothing.
-/// Determinism   numbers are moved, never changed. With Reproducible::per_row, decoding from a cache
-///               gives the bits of one call with all queries.
+///               queries stand: Mask::causal_at(offset()) and Mask::causal_bottom_right() say the
+///               same for as many queries as keys were appended.
+/// Edge cases    n may be 0: then only offset() moves, to length(). What is appended may be a part
+///               of this cache. A failed append changes nothing.
+/// Determinism   numbers are moved, never changed. With Reproducible::per_row, decoding from a
+///               cache gives the bits of one call with all queries.
 /// Fails         (try_append, try_make) shape-mismatch, bad-option for a negative extent or count,
 ///               too-large, cache-full. The others throw these as ShapeError and ValueError.
 /// Cost          append: B·G·n rows moved. Views stay good until the next append that grows.

@@ -52,31 +52,32 @@ struct OnnxAttentionOutputs {
 ///
 ///     Y = softmax(softcap(Q·Kᵀ·scale) + attn_mask) · V        keys are past_key, then K
 ///
-/// Shapes        above. Q, K and V all have rank 3 or all have rank 4. H is a multiple of G, and query
-///               head h reads key/value head h div (H/G). D and E from 1 to 512.
-/// Types         f32, f64, f16, bf16. K has Q's; V may have another. Y and qk_matmul_output have Q's,
-///               present_key K's, present_value V's. The arithmetic is in Q's type (16-bit types: f32
-///               inside); in f64 if V, the mask or softmax_precision say f64, in f32 if V differs
-///               otherwise. A softmax_precision below that is exceeded, never undercut.
+/// Shapes        above. Q, K and V all have rank 3 or all have rank 4. H is a multiple of G, and
+///               query head h reads key/value head h div (H/G). D and E from 1 to 512.
+/// Types         f32, f64, f16, bf16. K has Q's; V may have another. Y and qk_matmul_output have
+///               Q's, present_key K's, present_value V's. The arithmetic is in Q's type (16-bit
+///               types: f32 inside); in f64 if V, the mask or softmax_precision say f64, in f32 if
+///               V differs otherwise. A softmax_precision below that is exceeded, never undercut.
 /// Mask          attn_mask broadcasts right-aligned to [B, H, T, P + S]: rank 3 is [H, T, S], never
-///               [B, T, S]. true = may see; floating numbers are added, −∞ hides. From opset 24 a mask
-///               whose last axis is shorter hides the keys beyond it, an extent of 1 included; in 23
-///               that extent broadcasts.
+///               [B, T, S]. true = may see; floating numbers are added, −∞ hides. From opset 24 a
+///               mask whose last axis is shorter hides the keys beyond it, an extent of 1 included;
+///               in 23 that extent broadcasts.
 ///               Query i stands at position offset + i: offset is P with past_key,
-///               nonpad_kv_seqlen[b] − T with those (negative ones leave leading rows empty), else 0.
-///               is_causal and the window count from there. Keys from nonpad_kv_seqlen[b] on are hidden.
+///               nonpad_kv_seqlen[b] − T with those (negative ones leave leading rows empty), else
+///               0. is_causal and the window count from there. Keys from nonpad_kv_seqlen[b] on are
+///               hidden.
 /// Edge cases    A row that sees no key is zero, in Y and in mode 3. Hidden keys and values never
-///               matter, NaN and infinity included: the one difference from the operator, where they
-///               reach every row (0·NaN). Mode 0 is the raw table, hidden keys included; in mode 2
-///               hidden keys are −∞. A negative softcap means its absolute value.
+///               matter, NaN and infinity included: the one difference from the operator, where
+///               they reach every row (0·NaN). Mode 0 is the raw table, hidden keys included; in
+///               mode 2 hidden keys are −∞. A negative softcap means its absolute value.
 /// Accuracy      Y as `attention`; qk_matmul_output is summed in f64 and rounded once.
 /// Determinism   as `attention`.
-/// Throws        ShapeError, ValueError, TypeError: shape-mismatch, bad-option (an attribute or input
-///               that the version lacks, a negative scale: its root is taken there, and what else
-///               `attention` refuses), unsupported-dtype, too-large.
-/// Cost          as `attention`; one copy of the keys and values with past_key or wanted.present; of
-///               what must change its type; of a mask that must. qk_matmul_output: 2·D flops a pair
-///               by a plain loop, and its table.
+/// Throws        ShapeError, ValueError, TypeError: shape-mismatch, bad-option (an attribute or
+///               input that the version lacks, a negative scale: its root is taken there, and what
+///               else `attention` refuses), unsupported-dtype, too-large.
+/// Cost          as `attention`; one copy of the keys and values with past_key or wanted.present;
+///               of what must change its type; of a mask that must. qk_matmul_output: 2·D flops a
+///               pair by a plain loop, and its table.
 /// Source        onnx/onnx, docs/Operators.md and docs/Changelog.md, Attention-23 to -25.
 /// See also      attention · KvCache · docs/conventions.md.
 [[nodiscard]] OnnxAttentionOutputs onnx_attention(const OnnxAttentionInputs& inputs,

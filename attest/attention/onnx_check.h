@@ -35,7 +35,8 @@ struct Parts {
   Heads Q, K, V;
 };
 
-/// The heads of a tensor of rank 3 or 4; `count` is the attribute that says how many a packed one has.
+/// The heads of a tensor of rank 3 or 4; `count` names the attribute that says how many a packed
+/// one has.
 [[nodiscard]] Result<Heads> heads_of(const char* name, const AnyTensor& tensor,
                                      const char* attribute, std::int64_t count);
 

@@ -50,7 +50,7 @@ void set_scale(kernels::Modifiers<T>& modify, const Call& call) {
   }
   if (call.softcap != 0 || call.bias.data != nullptr || call.alibi_slopes != nullptr) return;
   const double size = std::abs(call.scale);
-  // A scale that would take products out of range goes with the queries, as the sink's units want it.
+  // A scale that would take products out of range goes with the queries; the sink's units want it.
   if (call.sink != nullptr || !(size > 0x1p-60 && size < 0x1p60)) {
     modify.query_factor = modify.scale;
     return;

@@ -16,12 +16,12 @@ struct BlockPlace {
   int rows = 0;
 };
 
-/// How the rows that read one key/value head are cut into blocks for the kernels: every 64 rows, and
-/// also where a document begins, since a block sees all keys that one of its rows sees. Documents so
-/// short that a block of their own would cost more than it saves stay together.
+/// How the rows that read one key/value head are cut into blocks for the kernels: every 64 rows,
+/// and also where a document begins, since a block sees all keys that one of its rows sees.
+/// Documents so short that a block of their own would cost more than it saves stay together.
 ///
-/// No bit of a result depends on the cuts: a row's numbers are its own, and sums over rows go on from
-/// block to block in the same order.
+/// No bit of a result depends on the cuts: a row's numbers are its own, and sums over rows go on
+/// from block to block in the same order.
 class RowBlocks {
  public:
   explicit RowBlocks(const Call& call);

@@ -11,10 +11,11 @@ namespace attest::engine {
 
 /// Lets pieces of work add to the same keys one after another, in the order of their numbers.
 ///
-/// Each piece says which keys it will add to, and walks over them from the first to the last. Before it
-/// adds to some of them it waits until every piece before it has left these; afterwards it says so. No
-/// sum depends on which thread came first, and nothing is added twice to private copies. A piece waits
-/// only for pieces of smaller number, which must have been begun before it, so the first never waits.
+/// Each piece says which keys it will add to, and walks over them from the first to the last.
+/// Before it adds to some of them it waits until every piece before it has left these; afterwards
+/// it says so. No sum depends on which thread came first, and nothing is added twice to private
+/// copies. A piece waits only for pieces of smaller number, which must have been begun before it,
+/// so the first never waits.
 class Turns {
  public:
   explicit Turns(std::int64_t pieces)
