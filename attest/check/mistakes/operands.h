@@ -44,6 +44,7 @@ class Operands {
   [[nodiscard]] Source source_of_output(lab::RowPlace at, std::int64_t e) const;
 
  private:
+  const Claim* claim_ = nullptr;
   lab::AttentionShape shape_;
 };
 
