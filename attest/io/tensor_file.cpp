@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "attest/io/json_tensors.h"
 #include "attest/io/npy.h"
@@ -45,6 +47,29 @@ Result<NamedTensors> parse_as(TensorFormat format, ByteSpan bytes, const std::st
   if (!tensor) return tensor.failure();
   NamedTensors out;
   out.add(name_for_single(source_name, options), *std::move(tensor));
+  return out;
+}
+
+/// Every .npy file of a folder, in the order of their names, each a tensor called as its file.
+Result<NamedTensors> read_folder(const std::string& path, const TensorFileOptions& options) {
+  namespace files = std::filesystem;
+  std::vector<files::path> found;
+  std::error_code error;
+  for (files::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (format_of_path(at->path().string()) == TensorFormat::npy) found.push_back(at->path());
+  }
+  const Origin origin{"file", path};
+  if (error) return origin.refuse("cannot-read", "is a folder that cannot be listed");
+  if (found.empty()) return origin.refuse("is-a-directory", "is a folder without .npy files");
+  std::ranges::sort(found);
+  NamedTensors out;
+  for (const files::path& file : found) {
+    const auto bytes = read_file(file.string(), options.stream);
+    if (!bytes) return bytes.failure();
+    auto tensor = parse_npy(*bytes, file.string());
+    if (!tensor) return tensor.failure();
+    out.add(name_for_single(file.string(), {}), *std::move(tensor));
+  }
   return out;
 }
 
@@ -107,6 +132,10 @@ Result<NamedTensors> parse_tensors(ByteSpan bytes, const std::string& source_nam
 }
 
 Result<NamedTensors> read_tensors(const std::string& path, const TensorFileOptions& options) {
+  std::error_code unknown;
+  if (path != "-" && std::filesystem::is_directory(path, unknown)) {
+    return read_folder(path, options);
+  }
   const auto bytes = read_file(path, options.stream);
   if (!bytes) return bytes.failure();
   return parse_tensors(*bytes, path == "-" ? std::string(standard_input) : path, options);

@@ -35,7 +35,8 @@ struct TensorFileOptions {
   std::string single_name = {};
 };
 
-/// Reads a file of tensors; "-" is standard input.
+/// Reads a file of tensors; "-" is standard input. A folder is read as the .npy files in it, each a
+/// tensor of its file's name.
 ///
 /// The content says which format it is, and only where it says nothing the extension. A file that
 /// is something else (a web page, a Git-LFS pointer, a torch.save file …) is refused with the way

@@ -54,6 +54,24 @@ TEST(TensorFile, WritesByExtension) {
   EXPECT_TRUE(refused(write_tensors(folder.file("x.npy"), two), "not-one-tensor", "not 2"));
 }
 
+TEST(TensorFile, AFolderIsTheNpyFilesInIt) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(refused(read_tensors(folder.file(".")), "is-a-directory", "without .npy files"));
+  NamedTensors both;
+  for (const char* name : {"key", "query"}) {
+    NamedTensors one = one_tensor(name);
+    ASSERT_TRUE(accepted(write_tensors(folder.file(std::string(name) + ".npy"), one)));
+    both.add(name, one.tensors.front().second);
+  }
+  ASSERT_TRUE(accepted(write_tensors(folder.file("other.json"), one_tensor("x"))));
+  const auto read = read_tensors(folder.file("."));
+  ASSERT_TRUE(accepted(read));
+  EXPECT_TRUE(same_bits(*read, both));
+  ASSERT_TRUE(
+      accepted(write_file(folder.file("value.npy"), *read_file(folder.file("other.json")))));
+  EXPECT_TRUE(refused(read_tensors(folder.file(".")), "not-an-npy-file", "value.npy"));
+}
+
 TEST(TensorFile, NamesASingleTensorAfterItsFile) {
   const auto bytes = serialize_tensors(TensorFormat::npy, one_tensor("x"));
   ASSERT_TRUE(accepted(bytes));
