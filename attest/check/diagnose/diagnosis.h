@@ -42,12 +42,15 @@ struct StageJudgement {
   double used = 0;             ///< the largest |found − expected| / tolerance
   std::optional<Cell> first_wrong{};
   std::optional<Cell> worst_cell{};
+  std::string link{};         ///< "follows from scores", "does not follow from scores", or ""
+  std::vector<float> rows{};  ///< [B·H·T], `used` of each row; infinite for NaN patterns apart
 };
 
 /// Mistakes that together give the dump's numbers.
 struct Explanation {
-  std::vector<Made> mistakes{};       ///< empty: the claim itself
-  double distance = 0;                ///< root mean square of (found − recomputed) / noise
+  std::vector<Made> mistakes{};  ///< empty: the claim itself
+  double distance = 0;           ///< root mean square of (found − recomputed) / noise
+  double apart = 0;  ///< root mean square of (its numbers − the best's) / what is left; 0: the best
   std::vector<std::string> same{};    ///< labels of others that give the same numbers on this input
   std::vector<std::string> fitted{};  ///< "scale = 0.2887 = 1/sqrt(12)"
 };
@@ -58,13 +61,15 @@ struct Diagnosis {
   std::string first_wrong_stage{};          ///< "" if none
   std::vector<std::string> where{};         ///< "only head 3", "from query 64 on"
   std::vector<Explanation> explanations{};  ///< the best first; the second says the margin
-  double margin = 0;  ///< distance of the second / noise; how sure the name is
+  double margin = 0;  ///< `apart` of the nearest other explanation; how sure the name is
   std::vector<std::string>
       would_decide{};                  ///< what further dump, or which probe, tells the rest apart
   std::vector<std::string> remarks{};  ///< NaN behind the mask, identical keys, what was assumed
   std::string tolerance{};             ///< where it comes from, one sentence
   std::int64_t tried = 0;              ///< recipes
-  bool sampled = false;                ///< whether the search looked at some rows alone
+  std::vector<Explanation>
+      nearest{};         ///< if wrong and unexplained: what comes nearest, and does not fit
+  bool sampled = false;  ///< whether the search looked at some rows alone
 };
 
 struct DiagnoseOptions {
