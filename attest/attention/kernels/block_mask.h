@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "attest/attention/kernels/dropout.h"
+#include "attest/attention/kernels/mask_bits.h"
 #include "attest/attention/kernels/memory.h"
-#include "attest/linalg/kernels/philox.h"
 
-/// Which keys of a block the rows may see, as bits, and the random bits of dropout.
+/// Which keys of a block the rows may see, as bits, and the walk over blocks of keys.
 namespace attest::kernels::ATTEST_ISA {
 
 /// One word a key: bit r says that row r may see it.
@@ -13,10 +14,6 @@ struct BlockMask {
   bool none = false;   ///< no row sees any key
   bool whole = false;  ///< every row sees every key
 };
-
-ATTEST_INLINE std::uint64_t first_bits(int count) {
-  return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << static_cast<unsigned>(count)) - 1;
-}
 
 /// Ranges of keys: each row flips its bit where its range begins and where it ends.
 ATTEST_INLINE void mark_ranges(BlockMask& mask, const std::int64_t* first, const std::int64_t* last,
@@ -34,51 +31,6 @@ ATTEST_INLINE void mark_ranges(BlockMask& mask, const std::int64_t* first, const
     seen ^= flips[j];
     mask.seen[j] = seen;
   }
-}
-
-/// bit[r] of word j and bit[j] of word r change places: sixty-four words as a square of bits, halved
-/// again and again.
-ATTEST_INLINE void turn_bits(std::uint64_t* word) {
-  constexpr std::uint64_t kept[6] = {0x00000000FFFFFFFF, 0x0000FFFF0000FFFF, 0x00FF00FF00FF00FF,
-                                     0x0F0F0F0F0F0F0F0F, 0x3333333333333333, 0x5555555555555555};
-#pragma GCC unroll 6
-  for (int stage = 0; stage < 6; ++stage) {
-    const int half = 32 >> stage;
-    const auto shift = static_cast<unsigned>(half);
-    for (int start = 0; start < 64; start += 2 * half) {
-      for (int r = start; r < start + half; ++r) {
-        const std::uint64_t change = ((word[r] >> shift) ^ word[r + half]) & kept[stage];
-        word[r] ^= change << shift;
-        word[r + half] ^= change;
-      }
-    }
-  }
-}
-
-/// Bit k says that byte k of up to 64 is not 0.
-ATTEST_INLINE std::uint64_t bits_of_bytes(const bool* from, int count) {
-#if defined(__AVX512BW__)
-  const __m512i bytes = _mm512_maskz_loadu_epi8(first_bits(count), from);
-  return _mm512_test_epi8_mask(bytes, bytes);
-#else
-  unsigned char bytes[64] = {};
-  __builtin_memcpy(bytes, from, static_cast<std::size_t>(count));
-  std::uint64_t bits = 0;
-#if defined(__AVX2__)
-  for (int at = 0; at < 64; at += 32) {
-    __m256i part;
-    __builtin_memcpy(&part, bytes + at, sizeof part);
-    const auto zero = static_cast<std::uint32_t>(
-        _mm256_movemask_epi8(_mm256_cmpeq_epi8(part, _mm256_setzero_si256())));
-    bits |= std::uint64_t{~zero} << static_cast<unsigned>(at);
-  }
-#else
-  for (int at = 0; at < 64; ++at) {
-    bits |= std::uint64_t{bytes[at] != 0 ? 1U : 0U} << static_cast<unsigned>(at);
-  }
-#endif
-  return bits;
-#endif
 }
 
 /// Takes out what the boolean mask hides, 64 keys at a time.
@@ -114,30 +66,6 @@ inline void hide_by_mask(BlockMask& mask, const Modifiers<T>& modify, int rows, 
     turn_bits(word);
     for (int j = 0; j < count; ++j) mask.seen[from + j] &= word[j];
   }
-}
-
-/// Lanes that are set (−1), as bits.
-template <class T>
-ATTEST_INLINE std::uint64_t bits_of_lanes(Lanes<T> mask) {
-#if defined(__AVX512DQ__)
-  if constexpr (sizeof(T) == 4) {
-    return _mm512_movepi32_mask(bits_as<__m512i>(mask));
-  } else {
-    return _mm512_movepi64_mask(bits_as<__m512i>(mask));
-  }
-#elif defined(__AVX2__)
-  if constexpr (sizeof(T) == 4) {
-    return static_cast<std::uint64_t>(_mm256_movemask_ps(bits_as<__m256>(mask)));
-  } else {
-    return static_cast<std::uint64_t>(_mm256_movemask_pd(bits_as<__m256d>(mask)));
-  }
-#else
-  std::uint64_t bits = 0;
-  for (int lane = 0; lane < lanes<T>; ++lane) {
-    bits |= std::uint64_t{mask[lane] != 0 ? 1U : 0U} << static_cast<unsigned>(lane);
-  }
-  return bits;
-#endif
 }
 
 /// Takes out keys of other documents.
@@ -215,77 +143,6 @@ ATTEST_INLINE NextKeys take_keys(KeySpan& span, std::int64_t most) {
   return next;
 }
 
-/// Lanes whose bit is set.
-template <class T>
-ATTEST_INLINE Lanes<T> lanes_of_bits(std::uint64_t bits) {
-  using Integer = typename VecTypes<T>::Integer;
-  const Lanes<T> one = broadcast_integer<T>(1) << lane_numbers<T>();
-  return (broadcast_integer<T>(static_cast<Integer>(bits & first_bits(lanes<T>))) & one) != 0;
-}
-
-/// Dropout with a row in each lane: one quad of keys at a time.
-template <class T>
-inline void keep_by_rows(std::uint64_t* kept, const Modifiers<T>& modify, int rows,
-                         std::int64_t begin, int keys) {
-  constexpr int W = lanes<float>;
-  for (int first = 0; first < rows; first += W) {
-    const int count = rows - first < W ? rows - first : W;
-    std::uint32_t place[3][W] = {};
-    for (int lane = 0; lane < count; ++lane) {
-      place[0][lane] = modify.dropout[first + lane].i;
-      place[1][lane] = modify.dropout[first + lane].h;
-      place[2][lane] = modify.dropout[first + lane].b;
-    }
-    for (std::int64_t quad = begin / 4; quad * 4 < begin + keys; ++quad) {
-      U32 word[4] = {static_cast<std::uint32_t>(quad) + U32{}};
-      for (int k = 0; k < 3; ++k) __builtin_memcpy(&word[k + 1], place[k], sizeof word[k]);
-      philox(word, modify.seed);
-      for (int k = 0; k < 4; ++k) {
-        const std::int64_t j = quad * 4 + k - begin;
-        if (j < 0 || j >= keys) continue;
-        const I32 keep = bits_as<I32>(word[k] >= modify.dropout_threshold);
-        kept[j] |= (bits_of_lanes<float>(keep) & first_bits(count)) << static_cast<unsigned>(first);
-      }
-    }
-  }
-}
-
-/// Dropout with a quad of keys in each lane: one row at a time, for few of them.
-template <class T>
-inline void keep_by_quads(std::uint64_t* kept, const Modifiers<T>& modify, int rows,
-                          std::int64_t begin, int keys) {
-  constexpr int W = lanes<float>;
-  for (int r = 0; r < rows; ++r) {
-    const DropoutPlace& place = modify.dropout[r];
-    for (std::int64_t quad = begin / 4; quad * 4 < begin + keys; quad += W) {
-      U32 word[4] = {bits_as<U32>(lane_numbers<float>()) + static_cast<std::uint32_t>(quad),
-                     place.i + U32{}, place.h + U32{}, place.b + U32{}};
-      philox(word, modify.seed);
-      for (int k = 0; k < 4; ++k) {
-        const std::uint64_t keep =
-            bits_of_lanes<float>(bits_as<I32>(word[k] >= modify.dropout_threshold));
-        for (int lane = 0; lane < W; ++lane) {
-          const std::int64_t j = (quad + lane) * 4 + k - begin;
-          if (j < 0 || j >= keys) continue;
-          kept[j] |= (keep >> static_cast<unsigned>(lane) & 1U) << static_cast<unsigned>(r);
-        }
-      }
-    }
-  }
-}
-
-/// One word a key: bit r says that row r keeps this weight. `begin` may be any key.
-template <class T>
-inline void kept_weights(std::uint64_t* kept, const Modifiers<T>& modify, int rows,
-                         std::int64_t begin, int keys) {
-  for (int j = 0; j < keys; ++j) kept[j] = 0;
-  if (2 * rows < lanes<float>) {
-    keep_by_quads(kept, modify, rows, begin, keys);
-  } else {
-    keep_by_rows(kept, modify, rows, begin, keys);
-  }
-}
-
 /// What rows may do with the keys of a block.
 struct VisibleKeys {
   std::int64_t begin = 0;
@@ -294,8 +151,8 @@ struct VisibleKeys {
   const std::uint64_t* kept = nullptr;  // absent: no dropout
 };
 
-/// Calls body(VisibleKeys) for the blocks of a span, cut at absolute multiples of `most`; blocks that no
-/// row sees are left out.
+/// Calls body(VisibleKeys) for the blocks of a span, cut at absolute multiples of `most`; blocks
+/// that no row sees are left out.
 template <class Block, class Body>
 ATTEST_INLINE void for_each_key_block(const Block& task, KeySpan span, std::int64_t most,
                                       Body body) {
