@@ -47,6 +47,54 @@ TEST(AttentionLaw, IdsAreComparedInsideBlocksThatNoRangeCuts) {
   }
 }
 
+/// One or two queries against thousands of keys. Position hides all but some of the parts that decoding
+/// cuts them into: the first ones, the last ones, or different ones in each batch.
+EngineCase decoding_case(std::uint64_t number, DType storage) {
+  Random random(seed + number, 5000);
+  const std::int64_t G = random.between(1, 2), H = G * random.between(1, 2);
+  const std::int64_t T = random.between(1, 2), S = random.between(2100, 4000);
+  const std::int64_t D = random.between(1, 20), E = random.between(1, 20);
+  EngineCase c{.seed = number, .storage = storage};
+  c.query = stored_tensor(random, {2, H, T, D}, 2, storage);
+  c.key = stored_tensor(random, {2, G, S, D}, 2, storage);
+  c.value = stored_tensor(random, {2, G, S, E}, 2, storage);
+  c.chosen.empty_row = EmptyRow::zero;
+  Mask& mask = c.chosen.mask;
+  switch (number % 4) {
+    case 0:  // a window that lies across two parts, and one in the last
+      mask = Mask::causal_at(0);
+      mask.query_offset = {2048 + random.between(0, 30), S - T};
+      mask.window.left = 50;
+      break;
+    case 1:
+      mask = Mask::causal_at(0);
+      mask.query_offset = {random.between(0, S), random.between(0, S)};
+      break;
+    case 2:
+      mask.key_lengths = {random.between(0, S), random.between(0, S)};
+      break;
+    default:
+      mask.window = {random.between(0, 1500), random.between(0, 1500)};
+      mask.corner = Corner::bottom_right;
+      break;
+  }
+  if (one_in(random, 3)) {
+    for (std::int64_t h = 0; h < H; ++h) c.chosen.sink.push_back(random.uniform(-3, 6));
+  }
+  return c;
+}
+
+TEST(AttentionLaw, DecodingJoinsThePartsOfTheKeysThatAreVisible) {
+  const std::vector<Isa> isas = present_isas();
+  std::vector<Summary> summaries(isas.size());
+  for (const DType storage : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (std::uint64_t number = 0; number < 12; ++number) {
+      judge_case(decoding_case(number, storage), isas, summaries);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 /// The first row without a key, in the order batch, head, query; nothing if there is none.
 std::optional<lab::RowPlace> first_empty(const EngineCase& c) {
   const auto inputs = c.inputs();
