@@ -61,10 +61,11 @@ struct ProbeRequest {
 
 /// The sizes of a probe.
 struct ProbeShape {
-  lab::AttentionShape call{};   ///< S counts cached keys too
-  std::int64_t past = 0;        ///< of S
-  std::string layout = "bhtd";  ///< of query, key, value and output
-  bool without_batch = false;   ///< [T, H, D], as packed calls of flash-attention
+  lab::AttentionShape call{};          ///< S counts cached keys too
+  std::int64_t past = 0;               ///< of S
+  std::string output_layout = "bhtd";  ///< of output and d_output
+  std::string layout = "bhtd";         ///< of query, key and value
+  bool without_batch = false;          ///< [T, H, D], as packed calls of flash-attention
 };
 
 /// Inputs on which different mistakes give different numbers.

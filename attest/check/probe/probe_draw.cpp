@@ -45,7 +45,10 @@ class Drawer {
     add_lists();
     if (f_.rope) add_positions();
     if (f_.dropout) add_kept_weights();
-    if (f_.gradients) add("d_output", in_layout(bell({n_.B, n_.H, n_.T, n_.E}, of_d_output, 1)));
+    if (f_.gradients) {
+      add("d_output",
+          laid_out(bell({n_.B, n_.H, n_.T, n_.E}, of_d_output, 1), p_.shape.output_layout));
+    }
     write_claim(p_.words, p_.file);
     p_.file.metadata.emplace_back("attest.made_by", made_by());
     return std::move(p_);
@@ -121,8 +124,8 @@ class Drawer {
   }
 
   /// [B, H, T, D] as the layout has it.
-  Tensor<double> in_layout(const Tensor<double>& x) const {
-    const std::string& layout = p_.shape.layout;
+  Tensor<double> in_layout(const Tensor<double>& x) const { return laid_out(x, p_.shape.layout); }
+  Tensor<double> laid_out(const Tensor<double>& x, const std::string& layout) const {
     const std::int64_t B = x.shape()[0], H = x.shape()[1], T = x.shape()[2], D = x.shape()[3];
     if (layout == "bhtd") {
       return p_.shape.without_batch ? Tensor<double>(x).reshaped({H, T, D}) : x;

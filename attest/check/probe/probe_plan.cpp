@@ -47,6 +47,10 @@ class Planner {
         {f_.cache && f_.lengths, "cache and lengths both say how many keys there are"},
         {f_.cache && f_.packed, "packed documents have no cache"},
         {f_.packed && f_.lengths, "packed and lengths both say where sequences end"},
+        {f_.gradients && f_.cache, "gradients are of training, which has no cache"},
+        {f_.gradients && f_.rope,
+         "gradients are asked of query and key as they enter the scores: "
+         "leave rope out, and give the turned ones"},
         {f_.cache && f_.corner == Corner::top_left,
          "with a cache the first query stands behind the cached keys, not top-left"}};
     for (const auto& [both, why] : conflicts) {
@@ -78,7 +82,9 @@ class Planner {
       return bad("bad-option",
                  sentence("a layout is bhtd, bthd, packed or lbe; found '", request.layout, "'"));
     }
-    words().layout = shape().layout;
+    words().layout = shape().output_layout = shape().layout;
+    const bool turns = plan_.convention && plan_.convention->layout == Layout::bhtd_to_bthd;
+    if (turns && shape().layout == "bhtd") shape().output_layout = "bthd";
     return {};
   }
 
@@ -120,7 +126,7 @@ class Planner {
   /// The lengths of a probe: the reasons stand in research on which mistakes coincide; each is pinned
   /// by Probe.NothingCoincides.
   Result<void> choose_sizes() {
-    const bool equal_widths = conventional("pytorch-mha");
+    const bool equal_widths = conventional("pytorch-mha") || conventional("jax");
     const bool wide = conventional("flash-attention") || conventional("onnxruntime-gqa") ||
                       conventional("mlx");  // their kernels want E = D, and eights
     n().B = f_.packed ? 2 : 3;
