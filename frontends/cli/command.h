@@ -48,5 +48,6 @@ void add_diff(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
+void add_probe(CLI::App& app, Action& action);
 
 }  // namespace attest::cli

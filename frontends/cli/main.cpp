@@ -89,6 +89,7 @@ Examples:
   attest why --workbook block 'h0.weights[2,2]'
   attest attend dump.safetensors --causal bottom-right --out result.npz
   attest attend dump.safetensors --compare
+  attest probe probe.safetensors --features causal --snippet numpy
   attest verify
   attest inspect --isa
 )";
@@ -124,6 +125,7 @@ int run(int argc, char** argv) {
   add_diff(app, action);
   add_verify(app, action);
   add_bench(app, action);
+  add_probe(app, action);
   add_inspect(app, action);
   std::vector<std::string> arguments = normalised_arguments(argc, argv);
   if (names_no_command(app, arguments)) {

@@ -13,7 +13,7 @@ _attest() {
   done
 
   if [[ -z $command ]]; then
-    choices="demo exact attend trace why diff verify bench inspect --help --version"
+    choices="demo exact attend trace why diff probe verify bench inspect --help --version"
   elif [[ $command == exact && $word != -* ]]; then
     choices="matmul softmax attention block"
   else
@@ -23,6 +23,9 @@ _attest() {
       --layout) choices="bhtd bthd packed lbe" ;;
       --isa) [[ $command == inspect ]] || choices="portable avx2 avx512 avx512bf16 amx" ;;
       --dtype) choices="f64 f32 f16 bf16" ;;
+      --features) choices="causal top-left bottom-right window mask bias grouped alibi sink softcap
+                           scale rope rope-interleaved cache lengths packed dropout gradients" ;;
+      --snippet) choices="numpy pytorch jax onnxruntime cpp" ;;
       --workbook) choices="two-position block" ;;
       --convention) choices="pytorch-sdpa pytorch-mha flash-attention flex-attention jax onnx-23
                              onnx-24 onnx-25 onnxruntime-mha onnxruntime-gqa keras ggml mlx" ;;
