@@ -43,12 +43,12 @@ enum class MistakeKind {
 
 /// One way in which people get attention wrong.
 struct Mistake {
-  std::string_view name;  ///< "causal.top_left", the one that docs/mistakes.md lists
+  std::string_view name{};  ///< "causal.top_left", the one that docs/mistakes.md lists
   Axis axis = Axis::layout;
   MistakeKind kind = MistakeKind::wrong;
-  std::string_view what;      ///< one sentence: what the program does
-  std::string_view look_for;  ///< one sentence: where to look in the code
-  std::string_view seen_in;   ///< public reports, "owner/repository#number, …"; may be empty
+  std::string_view what{};      ///< one sentence: what the program does
+  std::string_view look_for{};  ///< one sentence: where to look in the code
+  std::string_view seen_in{};   ///< public reports, "owner/repository#number, …"; may be empty
 
   /// Values that the mistake is tried with: block sizes, widths. Empty: it has none.
   std::span<const double> values{};

@@ -27,5 +27,6 @@ namespace attest::check {
 [[nodiscard]] std::span<const Mistake> dropout_mistakes();
 [[nodiscard]] std::span<const Mistake> rounding_mistakes();
 [[nodiscard]] std::span<const Mistake> output_mistakes();
+[[nodiscard]] std::span<const Mistake> label_mistakes();
 
 }  // namespace attest::check

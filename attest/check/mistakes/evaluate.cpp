@@ -58,28 +58,32 @@ struct Evaluation::State {
   std::vector<double> dropped{};  // [S], weights after dropout
   std::vector<double> mixed{};    // [E]
   std::vector<double> values{};   // rounded
+  std::vector<double> joined{};   // weights of all heads
   std::vector<std::int64_t> features{};
   bool as_claimed = true;  // the program's tables have the claim's shape
   StageRow row{};
 
   void compute(lab::RowPlace at);
   void drop(lab::RowPlace at);
+  [[nodiscard]] std::span<const double> values_of(lab::RowPlace at);
   void mix(lab::RowPlace at);
-  void tables(lab::RowPlace at);
-  void show(lab::RowPlace at);
-  void show_log_sum_exp();
-  void show_weights(lab::RowPlace at);
+  void finish(lab::RowPlace at);
+  [[nodiscard]] double shown_log_sum_exp() const;
+  void show();
+  void join_heads(lab::RowPlace at);
   void output(lab::RowPlace at, std::optional<lab::RowPlace> done);
 };
 
 /// Weights after dropout: what multiplies value.
 void Evaluation::State::drop(lab::RowPlace at) {
   dropped.assign(weighed.weights.begin(), weighed.weights.end());
-  const MixRecipe& how = scorer.recipe().mix;
+  const ScoringRecipe& recipe = scorer.recipe();
+  const MixRecipe& how = recipe.mix;
+  if (recipe.bias.use == BiasUse::after_softmax) scorer.add_table(at, dropped);
   if (how.weight_factor != 1) {
     for (double& w : dropped) w *= how.weight_factor;
   }
-  round_all(scorer.recipe().rounding.weights, dropped);
+  round_all(recipe.rounding.weights, dropped);
   const Dropout& dropout = scorer.claim().call.dropout;
   if (dropout.rate == 0 || how.dropout_ignored || weighed.empty) return;
   const double kept = how.dropout_unscaled ? 1 : 1 / (1 - dropout.rate);
@@ -94,28 +98,68 @@ void Evaluation::State::drop(lab::RowPlace at) {
   }
 }
 
+std::span<const double> Evaluation::State::values_of(lab::RowPlace at) {
+  const std::span<const double> v = scorer.operands().values(at.b, at.h);
+  const Precision precision = scorer.recipe().rounding.value;
+  if (precision == Precision::f64) return v;
+  values.assign(v.begin(), v.end());
+  round_all(precision, values);
+  return values;
+}
+
 void Evaluation::State::mix(lab::RowPlace at) {
+  mixed.clear();
+  if (!scorer.claim().has_value()) return;
   const auto width = at_index(scorer.shape().E);
   mixed.assign(width, 0);
-  if (!scorer.claim().has_value()) {
-    mixed.clear();
-    return;
-  }
-  const ScoringRecipe& recipe = scorer.recipe();
-  std::span<const double> v = scorer.operands().values(at.b, at.h);
-  if (recipe.rounding.value != Precision::f64) {
-    values.assign(v.begin(), v.end());
-    round_all(recipe.rounding.value, values);
-    v = values;
-  }
-  const bool reads_hidden = recipe.hide.hidden_values_read || weighed.reads_all;
+  const std::span<const double> v = values_of(at);
+  const HideRecipe& hide = scorer.recipe().hide;
+  const auto zeroes = [](HideBy by) {
+    return by == HideBy::zeroing_value || by == HideBy::zeroing_key_and_value;
+  };
+  const auto zeroed = (zeroes(hide.positions.by) ? hidden_by_position : 0U) |
+                      (zeroes(hide.masks.by) ? hidden_by_mask : 0U);
+  const bool reads_hidden = hide.hidden_values_read || weighed.reads_all;
   for (std::size_t j = 0; j < dropped.size(); ++j) {
     const double w = dropped[j];
     // Hidden and dropped values are not read; of a visible one, 0 times infinity is NaN.
     if (w == 0 && !reads_hidden && (scored.excluded[j] != 0 || weighed.weights[j] != 0)) continue;
+    if ((scored.hidden[j] & zeroed) != 0) continue;
     const double* const value = v.data() + j * width;
     for (std::size_t e = 0; e < width; ++e) mixed[e] += w * value[e];
   }
+}
+
+/// What becomes of the mix.
+void Evaluation::State::finish(lab::RowPlace at) {
+  if (mixed.empty()) return;
+  const ScoringRecipe& recipe = scorer.recipe();
+  if (recipe.cap.place == CapPlace::output && scorer.softcap() != 0) {
+    for (double& x : mixed) x = scorer.softcap() * std::tanh(x / scorer.softcap());
+  }
+  const bool padded = recipe.hide.padded_queries_zero && at.i >= scorer.sight().key_length(at.b);
+  switch (recipe.mix.output) {
+    case OutputForm::mix:
+    case OutputForm::row_before:
+      break;
+    case OutputForm::zeros:
+      std::ranges::fill(mixed, 0.0);
+      break;
+    case OutputForm::own_value: {
+      const auto own = values_of(at).subspan(at_index(at.i) * mixed.size(), mixed.size());
+      std::ranges::copy(own, mixed.begin());
+      break;
+    }
+    case OutputForm::query_added: {
+      const auto query = scorer.operands().query(at);
+      for (std::size_t e = 0; e < mixed.size(); ++e) mixed[e] += query[e];
+      break;
+    }
+    case OutputForm::negated:
+      for (double& x : mixed) x = -x;
+      break;
+  }
+  if (padded) std::ranges::fill(mixed, 0.0);
   round_all(recipe.rounding.output, mixed);
 }
 
@@ -127,25 +171,75 @@ void Evaluation::State::compute(lab::RowPlace at) {
     drop(at);
   } else {
     const auto from = scorer.observed(at);
-    scored.excluded.resize(from.size());
-    scorer.sight().look(at, scored.excluded);
+    scored.hidden.resize(from.size());
+    scorer.sight().look(at, scored.hidden);
+    scored.excluded = scored.hidden;
     weighed.weights.assign(from.begin(), from.end());
     dropped = weighed.weights;
     weighed.log_sum_exp = nan;
   }
   mix(at);
+  finish(at);
+}
+
+double Evaluation::State::shown_log_sum_exp() const {
+  switch (scorer.recipe().label.log_sum_exp) {
+    case LseForm::natural:
+      break;
+    case LseForm::base2:
+      return weighed.log_sum_exp / ln2;
+    case LseForm::infinite_if_empty:
+      return weighed.empty ? infinity : weighed.log_sum_exp;
+    case LseForm::without_max:
+      return std::log(weighed.sum);
+    case LseForm::without_sink:
+      return weighed.log_sum_without_sink;
+    case LseForm::maximum:
+      return weighed.peak;
+    case LseForm::sum:
+      return weighed.sum;
+  }
+  return weighed.log_sum_exp;
 }
 
 /// The dump's tables but for the output.
-void Evaluation::State::tables(lab::RowPlace at) {
-  row.dot = scored.dot;
-  row.scaled = scored.scaled;
-  row.capped = scored.capped;
-  row.biased = scored.biased;
-  row.masked = scored.masked;
-  row.weights = dropped;
-  row.log_sum_exp = weighed.log_sum_exp;
-  (void)at;
+void Evaluation::State::show() {
+  const LabelRecipe& label = scorer.recipe().label;
+  const auto table = [&](Stage name) -> const std::vector<double>& {
+    switch (label.shown_as(name)) {
+      case Stage::dot:
+        return scored.dot;
+      case Stage::scaled:
+        return scored.scaled;
+      case Stage::capped:
+        return scored.capped;
+      case Stage::biased:
+        return scored.biased;
+      case Stage::masked:
+        return scored.masked;
+      default:
+        return label.weights == WeightsShown::before_dropout ? weighed.weights : dropped;
+    }
+  };
+  row.dot = table(Stage::dot);
+  row.scaled = table(Stage::scaled);
+  row.capped = table(Stage::capped);
+  row.biased = table(Stage::biased);
+  row.masked = table(Stage::masked);
+  row.weights = table(Stage::weights);
+  row.log_sum_exp = shown_log_sum_exp();
+}
+
+/// The mean or the sum of the weights of all heads.
+void Evaluation::State::join_heads(lab::RowPlace at) {
+  const std::int64_t heads = scorer.shape().H;
+  joined.assign(at_index(scorer.shape().S), 0);
+  for (std::int64_t h = 0; h < heads; ++h) {
+    compute({at.b, h, at.i});
+    for (std::size_t j = 0; j < joined.size(); ++j) joined[j] += dropped[j];
+  }
+  if (scorer.recipe().label.weights == WeightsShown::head_sum) return;
+  for (double& w : joined) w /= static_cast<double>(heads);
 }
 
 /// Where the program lays its numbers elsewhere, those of several of its rows make one of the dump.
@@ -157,7 +251,7 @@ void Evaluation::State::output(lab::RowPlace at, std::optional<lab::RowPlace> do
   features.clear();
   for (std::int64_t e = 0; e < width; ++e) features.push_back(e);
   while (!features.empty()) {
-    const lab::RowPlace next = operands.source_of_output(at, features.front()).row;
+    lab::RowPlace next = operands.source_of_output(at, features.front()).row;
     if (!done || !same_row(next, *done)) compute(next);
     done = next;
     std::size_t left = 0;
@@ -188,20 +282,41 @@ std::optional<Evaluation> Evaluation::make(const Dump& dump, const Recipe& recip
     if (table.stage == Stage::output) continue;
     if (!rows || (table.stage != Stage::log_sum_exp && own.S != claimed.S)) return std::nullopt;
   }
+  const LabelRecipe& label = recipe.scoring.label;
+  const auto holds = [&](Stage stage) {
+    return std::ranges::find(dump.stages, stage, &Observed::stage) != dump.stages.end();
+  };
+  if (label.named && !holds(*label.named) && !(label.exchanged && holds(label.is))) {
+    return std::nullopt;
+  }
+  if (label.log_sum_exp != LseForm::natural && !holds(Stage::log_sum_exp)) return std::nullopt;
+  if (label.weights != WeightsShown::own && !holds(Stage::weights)) return std::nullopt;
   auto state = std::make_unique<State>(dump, std::move(*scorer));
   state->as_claimed = rows;
   return Evaluation(std::move(state));
 }
 
 const StageRow& Evaluation::row(lab::RowPlace at) {
-  if (state_->as_claimed) {
-    state_->compute(at);
-    state_->tables(at);
-    state_->output(at, at);
-  } else {
-    state_->output(at, std::nullopt);
+  State& state = *state_;
+  const ScoringRecipe& recipe = state.scorer.recipe();
+  if (!state.as_claimed) {
+    state.output(at, std::nullopt);
+    return state.row;
   }
-  return state_->row;
+  const WeightsShown weights = recipe.label.weights;
+  const bool joins = weights == WeightsShown::head_mean || weights == WeightsShown::head_sum;
+  if (joins) state.join_heads(at);
+  state.compute(at);
+  state.show();
+  if (joins) state.row.weights = state.joined;
+  if (recipe.mix.output != OutputForm::row_before) {
+    state.output(at, at);
+  } else if (at.i > 0) {
+    state.output({at.b, at.h, at.i - 1}, std::nullopt);
+  } else {
+    state.row.output.assign(at_index(state.scorer.claim().shape.E), 0);
+  }
+  return state.row;
 }
 
 }  // namespace attest::check

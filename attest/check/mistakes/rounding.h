@@ -10,7 +10,8 @@
 
 namespace attest::check {
 
-/// A number as one of this type holds it; nearest, ties to even.
+/// A number as one of this type holds it; nearest, ties to even. 16-bit numbers are rounded from
+/// binary32, which programs sum in.
 [[nodiscard]] inline double rounded(Precision precision, double x) noexcept {
   switch (precision) {
     case Precision::f64:
@@ -24,9 +25,9 @@ namespace attest::check {
       return std::scalbn(std::nearbyint(std::scalbn(x, shift)), -shift);
     }
     case Precision::f16:
-      return to_double(to_half(x));
+      return to_double(to_half(static_cast<double>(to_float_nearest(x))));
     case Precision::bf16:
-      return to_double(to_bfloat16(x));
+      return to_double(to_bfloat16(static_cast<double>(to_float_nearest(x))));
   }
   return x;
 }

@@ -116,6 +116,7 @@ void Scorer::settle() {
   scale_ = recipe_.scale ? *recipe_.scale
            : call.scale  ? *call.scale
                          : 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(shape().D, 1)));
+  scale_ *= recipe_.scale_factor;
   cap_ = recipe_.softcap.value_or(call.softcap.value_or(0));
   if (recipe_.cap.form == CapForm::missing) cap_ = 0;
   slopes_ = recipe_.alibi.slopes.value_or(call.alibi_slopes);
@@ -164,7 +165,7 @@ void Scorer::add_table(lab::RowPlace at, std::span<double> scores) const {
   const BiasUse use = recipe_.bias.use;
   const bool arithmetic = use == BiasUse::added || use == BiasUse::subtracted ||
                           use == BiasUse::twice || use == BiasUse::multiplied ||
-                          use == BiasUse::before_scale;
+                          use == BiasUse::before_scale || use == BiasUse::after_softmax;
   if (!claim().call.bias || !arithmetic) return;
   lab::AttentionShape axes = shape();
   axes.S = claim().shape.S;
@@ -243,7 +244,8 @@ void Scorer::cap(ScoredRow& row) const {
 }
 
 void Scorer::add_bias(lab::RowPlace at, ScoredRow& row) {
-  if (recipe_.bias.use != BiasUse::before_scale) add_table(at, row.logits);
+  const BiasUse use = recipe_.bias.use;
+  if (use != BiasUse::before_scale && use != BiasUse::after_softmax) add_table(at, row.logits);
   if (!recipe_.alibi.before_scale) add_alibi(at, row.logits);
   round_all(recipe_.rounding.biased, row.logits);
 }

@@ -37,6 +37,10 @@ class Scorer {
   [[nodiscard]] Stage start() const { return start_; }
   /// That table's row, if the dump's.
   [[nodiscard]] std::span<const double> observed(lab::RowPlace at) const;
+  /// 0: none.
+  [[nodiscard]] double softcap() const { return cap_; }
+  /// The bias, as the recipe adds it.
+  void add_table(lab::RowPlace at, std::span<double> scores) const;
 
  private:
   Scorer(const Dump& dump, const ScoringRecipe& recipe, Operands operands, Sight sight)
@@ -49,7 +53,6 @@ class Scorer {
   void cap(ScoredRow& row) const;
   void add_bias(lab::RowPlace at, ScoredRow& row);
   void hide(ScoredRow& row) const;
-  void add_table(lab::RowPlace at, std::span<double> scores) const;
   void add_alibi(lab::RowPlace at, std::span<double> scores) const;
 
   const Dump* dump_;

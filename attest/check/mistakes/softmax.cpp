@@ -78,7 +78,8 @@ void Softmax::over_keys(Scorer& scorer, lab::RowPlace at, ScoredRow& row, Weighe
     zeros += static_cast<double>((how.zeros_to_multiple - keys % how.zeros_to_multiple) %
                                  how.zeros_to_multiple);
   }
-  double peak = largest_of(logits);
+  const double top = largest_of(logits);
+  double peak = top;
   if (joins) peak = std::max(peak, sink);
   if (zeros > 0) peak = std::max(peak, 0.0);
   double sum = 0;
@@ -87,16 +88,81 @@ void Softmax::over_keys(Scorer& scorer, lab::RowPlace at, ScoredRow& row, Weighe
     out.weights[j] = e;
     sum += e;
   }
+  const double own = sum;
   if (joins) sum += (use == SinkUse::twice ? 2 : 1) * std::exp(sink - peak);
-  if (sunk && use == SinkUse::not_exp) sum += sink;
+  if (sunk && use == SinkUse::not_exp) sum += sink * std::exp(-peak);
+  if (sunk && use == SinkUse::gate) sum *= 1 + std::exp(sink - peak - std::log(own));
   if (zeros > 0) sum += zeros * std::exp(-peak);
-  sum += how.epsilon;
+  out.top = top;
   out.peak = peak;
   out.sum = sum;
   out.log_sum_exp = peak + std::log(sum);
-  for (double& w : out.weights) w /= sum;
-  if (how.averaged_parts > 0) in_parts(row, out);
-  if (how.unrescaled_block > 0) unrescaled(row, out);
+  out.log_sum_without_sink = peak + std::log(own);
+  if (how.form == SoftmaxForm::softmax) {
+    for (double& w : out.weights) w /= sum;
+    if (how.averaged_parts > 0) in_parts(row, out);
+    if (how.unrescaled_block > 0) unrescaled(row, out);
+    if (how.no_max || how.max_not_below_zero) in_binary32(row, out);
+  } else {
+    other_form(row, out);
+  }
+}
+
+/// exp and its sum as binary32 has them: they overflow, and they vanish.
+void Softmax::in_binary32(const ScoredRow& row, WeighedRow& out) const {
+  const double peak = recipe_->softmax.no_max ? 0 : std::max(out.peak, 0.0);
+  float sum = 0;
+  for (std::size_t j = 0; j < row.logits.size(); ++j) {
+    const float e =
+        row.excluded[j] != 0 ? 0.0F : std::exp(static_cast<float>(row.logits[j] - peak));
+    out.weights[j] = static_cast<double>(e);
+    sum += e;
+  }
+  const bool ordinary = sum > std::numeric_limits<float>::min() && std::isfinite(sum);
+  for (std::size_t j = 0; j < row.logits.size(); ++j) {
+    double& w = out.weights[j];
+    if (ordinary) {
+      w = row.excluded[j] != 0 ? 0 : std::exp(row.logits[j] - out.peak) / out.sum;
+    } else if (row.excluded[j] == 0) {
+      w = sum == 0 && recipe_->softmax.max_not_below_zero ? 0 : w / static_cast<double>(sum);
+    }
+  }
+}
+
+/// `out.weights` holds exponentials.
+void Softmax::other_form(const ScoredRow& row, WeighedRow& out) const {
+  double largest = 0;
+  for (const double x : row.logits) largest += x == out.top ? 1 : 0;
+  double again = 0;
+  for (std::size_t j = 0; j < row.logits.size(); ++j) {
+    double& w = out.weights[j];
+    const double x = row.logits[j];
+    if (recipe_->softmax.form == SoftmaxForm::twice) {
+      w = std::exp(w / out.sum);  // a hidden key has weight 0 by now, which is a score like others
+      again += w;
+    }
+    if (row.excluded[j] != 0) continue;
+    switch (recipe_->softmax.form) {
+      case SoftmaxForm::softmax:
+      case SoftmaxForm::unnormalised:
+      case SoftmaxForm::twice:
+        break;
+      case SoftmaxForm::missing:
+        w = x;
+        break;
+      case SoftmaxForm::sigmoid:
+        w = 1 / (1 + std::exp(-x));
+        break;
+      case SoftmaxForm::log:
+        w = x - out.log_sum_exp;
+        break;
+      case SoftmaxForm::argmax:
+        w = x == out.top ? 1 / largest : 0;
+        break;
+    }
+  }
+  if (recipe_->softmax.form != SoftmaxForm::twice) return;
+  for (double& w : out.weights) w /= again;
 }
 
 void Softmax::in_parts(const ScoredRow& row, WeighedRow& out) const {
@@ -216,6 +282,29 @@ void Softmax::weigh(Scorer& scorer, lab::RowPlace at, ScoredRow& row, WeighedRow
   } else {
     over_others(scorer, at, row, out);
   }
+  hide_after(row, out);
+}
+
+/// Weights that are made 0 once they are weights.
+void Softmax::hide_after(const ScoredRow& row, WeighedRow& out) const {
+  const auto late = [](HideBy by) {
+    return by == HideBy::after_softmax || by == HideBy::after_softmax_renormalised;
+  };
+  const HideBy positions = recipe_->hide.positions.by;
+  const HideBy masks = recipe_->hide.masks.by;
+  const auto why =
+      (late(positions) ? hidden_by_position : 0U) | (late(masks) ? hidden_by_mask : 0U);
+  if (why == 0) return;
+  double left = 0;
+  for (std::size_t j = 0; j < row.hidden.size(); ++j) {
+    if ((row.hidden[j] & why) != 0) out.weights[j] = 0;
+    left += out.weights[j];
+  }
+  if (positions != HideBy::after_softmax_renormalised &&
+      masks != HideBy::after_softmax_renormalised) {
+    return;
+  }
+  for (double& w : out.weights) w = left == 0 ? 0 : w / left;
 }
 
 void Softmax::answer_empty(const ScoredRow& row, EmptyRow claimed, WeighedRow& out) const {

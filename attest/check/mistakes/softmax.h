@@ -13,10 +13,12 @@ namespace attest::check {
 struct WeighedRow {
   std::vector<double> weights;  // [S], before dropout
   double log_sum_exp = 0;       // natural, with the sink
-  double peak = 0;              // what was taken off before exp
-  double sum = 0;               // of the exponentials, with the sink
-  bool empty = false;           // the query sees no key
-  bool reads_all = false;       // hidden values have a weight too
+  double log_sum_without_sink = 0;
+  double top = 0;          // the largest score
+  double peak = 0;         // what was taken off before exp
+  double sum = 0;          // of the exponentials, with the sink
+  bool empty = false;      // the query sees no key
+  bool reads_all = false;  // hidden values have a weight too
 };
 
 /// From scores to weights. Where the sum runs over other rows than the query's, their scores are made
@@ -37,6 +39,8 @@ class Softmax {
   void over_keys(Scorer& scorer, lab::RowPlace at, ScoredRow& row, WeighedRow& out);
   void over_others(Scorer& scorer, lab::RowPlace at, const ScoredRow& row, WeighedRow& out);
   void in_parts(const ScoredRow& row, WeighedRow& out) const;
+  void in_binary32(const ScoredRow& row, WeighedRow& out) const;
+  void other_form(const ScoredRow& row, WeighedRow& out) const;
   void unrescaled(const ScoredRow& row, WeighedRow& out) const;
   void answer_empty(const ScoredRow& row, EmptyRow claimed, WeighedRow& out) const;
   void hide_after(const ScoredRow& row, WeighedRow& out) const;
