@@ -28,33 +28,28 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "New keys and values are joined before the cached ones.",
             .look_for = "the order of the two tensors in the concatenation with the cache",
-            .seen_in = "",
             .make = cached<CacheUse::after_new>},
     Mistake{.name = "kv.cache_alone",
             .axis = Axis::keys,
             .what = "Only cached keys are read; the new ones are not in the cache yet.",
             .look_for = "attention that runs before the cache is updated",
-            .seen_in = "",
             .make = cached<CacheUse::alone>},
     Mistake{.name = "kv.cache_ignored",
             .axis = Axis::keys,
             .what = "Only the new keys are read; the cache is not.",
             .look_for = "a missing concatenation with past_key and past_value",
-            .seen_in = "",
             .make = cached<CacheUse::ignored>},
     Mistake{.name = "kv.cache_overwritten_from_0",
             .axis = Axis::keys,
             .what = "New keys are written to slot 0 of the cache on; the slots that they should "
                     "have are zero.",
             .look_for = cache_write,
-            .seen_in = "",
             .make = cached<CacheUse::overwritten>},
     Mistake{.name = "kv.cache_slot_early",
             .axis = Axis::keys,
             .what = "New keys are written one slot early: the last cached one is lost, the last "
                     "slot is zero.",
             .look_for = cache_write,
-            .seen_in = "",
             .make = cached<CacheUse::one_slot_early>},
     Mistake{
         .name = "kv.cache_slot_late",
@@ -62,13 +57,11 @@ constexpr std::array mistakes{
         .what =
             "New keys are written one slot late: a zero stands between, the last new one is lost.",
         .look_for = cache_write,
-        .seen_in = "",
         .make = cached<CacheUse::one_slot_late>},
     Mistake{.name = "kv.first_key_dropped",
             .axis = Axis::keys,
             .what = "The first key is not read.",
             .look_for = loop_end,
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (claim.shape.S < 2) return false;
@@ -79,7 +72,6 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "Keys are in reverse order, values are not.",
             .look_for = "a flip of the sequence, or a negative stride, of the key",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (claim.shape.S < 2 || !claim.has_query_and_key()) return false;
@@ -90,7 +82,6 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "Slot j holds key j + 1 (or j - 1), around; values are right.",
             .look_for = "a roll of the key, or a slot index that is one off for keys alone",
-            .seen_in = "",
             .values = one_either_way,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -102,7 +93,6 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "The last key is not read.",
             .look_for = loop_end,
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (claim.shape.S < 2) return false;
@@ -114,7 +104,6 @@ constexpr std::array mistakes{
         .axis = Axis::keys,
         .what = "Keys and values are in reverse order, and what counts positions does not know.",
         .look_for = "a flip of the sequence, or a negative stride, of key and value",
-        .seen_in = "",
         .make =
             [](Recipe& recipe, const Claim& claim, double /*value*/) {
               if (claim.shape.S < 2) return false;
@@ -128,7 +117,6 @@ constexpr std::array mistakes{
                     "positions does not "
                     "know.",
             .look_for = "a roll of key and value, a ring buffer read from the wrong slot",
-            .seen_in = "",
             .values = one_either_way,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -141,7 +129,6 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "Only whole blocks of keys are read; the rest is lost.",
             .look_for = "the last block of the loop over keys, where S is no multiple of the block",
-            .seen_in = "",
             .values = blocks,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -154,7 +141,6 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "Values are in reverse order, keys are not.",
             .look_for = "a flip of the sequence, or a negative stride, of the value",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (claim.shape.S < 2 || !claim.has_value()) return false;
@@ -165,7 +151,6 @@ constexpr std::array mistakes{
             .axis = Axis::keys,
             .what = "Slot j holds value j + 1 (or j - 1), around; keys are right.",
             .look_for = "a roll of the value, or a slot index that is one off for values alone",
-            .seen_in = "",
             .values = one_either_way,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {

@@ -104,7 +104,6 @@ constexpr std::array mistakes{
             .axis = Axis::layout,
             .what = "Keys and values of batch entry 0 serve every batch entry.",
             .look_for = "a key/value batch stride of 0, an index [0], or an expand over the batch",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (claim.shape.B < 2) return false;
@@ -118,7 +117,6 @@ constexpr std::array mistakes{
                     "batch backwards).",
             .look_for =
                 "a reordering of the cache by beams, or a batch axis that was flipped or rolled",
-            .seen_in = "",
             .values = rolls,
             .make = batch_rolled},
     Mistake{.name = "layout.bhsd_as_bshd",
@@ -127,7 +125,6 @@ constexpr std::array mistakes{
             .look_for =
                 "a kernel or call that expects the sequence before the heads (FlashAttention, JAX, "
                 "Keras) given tensors that were already transposed",
-            .seen_in = "",
             .make = split_and_merged_as<Split::unshaped, Merge::unshaped>},
     Mistake{.name = "layout.bshd_as_bhsd",
             .axis = Axis::layout,
@@ -152,26 +149,22 @@ constexpr std::array mistakes{
             .what = "Heads are the fast axis of every packed tensor, input and output: \"(d h)\" "
                     "for \"(h d)\".",
             .look_for = einops_split,
-            .seen_in = "",
             .make = split_and_merged_as<Split::width_major, Merge::width_major>},
     Mistake{
         .name = "layout.head_dim_major_key_value",
         .axis = Axis::layout,
         .what = "Keys and values are split with heads as the fast axis: \"(d h)\" for \"(h d)\".",
         .look_for = einops_split,
-        .seen_in = "",
         .make = split_as<Split::width_major, of_key | of_value>},
     Mistake{.name = "layout.head_dim_major_merge",
             .axis = Axis::layout,
             .what = "The output is merged with heads as the fast axis: \"(d h)\" for \"(h d)\".",
             .look_for = "a merge of the heads that transposes [H, E] to [E, H] first",
-            .seen_in = "",
             .make = merged_as<Merge::width_major>},
     Mistake{.name = "layout.head_dim_major_query",
             .axis = Axis::layout,
             .what = "Queries are split with heads as the fast axis: \"(d h)\" for \"(h d)\".",
             .look_for = einops_split,
-            .seen_in = "",
             .make = split_as<Split::width_major, of_query>},
     Mistake{
         .name = "layout.head_dim_major_split",
@@ -179,13 +172,11 @@ constexpr std::array mistakes{
         .what =
             "Query, key and value are split with heads as the fast axis: \"(d h)\" for \"(h d)\".",
         .look_for = einops_split,
-        .seen_in = "",
         .make = split_as<Split::width_major, of_all>},
     Mistake{.name = "layout.head_dim_major_value",
             .axis = Axis::layout,
             .what = "Values are split with heads as the fast axis: \"(d h)\" for \"(h d)\".",
             .look_for = einops_split,
-            .seen_in = "",
             .make = split_as<Split::width_major, of_value>},
     Mistake{
         .name = "layout.heads_merged_by_reshape",
@@ -210,7 +201,6 @@ constexpr std::array mistakes{
             .what = "[B, T, H*D] is viewed as [B, H, T, D] without a transpose, cached keys and "
                     "values too.",
             .look_for = needs_transpose,
-            .seen_in = "",
             .make = split_as<Split::reshaped, of_all, true>},
     Mistake{.name = "layout.key_as_bshd",
             .axis = Axis::layout,
@@ -222,14 +212,12 @@ constexpr std::array mistakes{
             .axis = Axis::layout,
             .what = "The key alone is viewed as [B, H, S, D] without a transpose.",
             .look_for = needs_transpose,
-            .seen_in = "",
             .make = split_as<Split::reshaped, of_key>},
     Mistake{
         .name = "layout.key_value_split_by_reshape",
         .axis = Axis::layout,
         .what = "Key and value are viewed as [B, H, S, D] without a transpose; the query is right.",
         .look_for = needs_transpose,
-        .seen_in = "",
         .make = split_as<Split::reshaped, of_key | of_value>},
     Mistake{.name = "layout.k_reshaped_not_transposed",
             .axis = Axis::layout,
@@ -248,7 +236,6 @@ constexpr std::array mistakes{
             .what = "The output is written as [B, T, H, E] where [B, H, T, E] is due.",
             .look_for = "a transpose of axes 1 and 2 after the attention call that the consumer "
                         "does not expect",
-            .seen_in = "",
             .make = merged_as<Merge::unshaped>},
     Mistake{.name = "layout.output_batch_rolled",
             .axis = Axis::layout,
@@ -256,7 +243,6 @@ constexpr std::array mistakes{
                     "the batch "
                     "backwards).",
             .look_for = "a batch axis that was flipped or rolled after the attention call",
-            .seen_in = "",
             .values = rolls,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -269,7 +255,6 @@ constexpr std::array mistakes{
             .axis = Axis::layout,
             .what = "The rows of the output are in reverse order.",
             .look_for = "a flip of the sequence that is not undone",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (claim.shape.T < 2) return false;
@@ -280,7 +265,6 @@ constexpr std::array mistakes{
             .axis = Axis::layout,
             .what = "Row i of the output belongs to query i + 1 (or i - 1), around.",
             .look_for = "a roll, or a write at the wrong row of the output",
-            .seen_in = "",
             .values = one_either_way,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -309,7 +293,6 @@ constexpr std::array mistakes{
             .axis = Axis::layout,
             .what = "The query alone is viewed as [B, H, T, D] without a transpose.",
             .look_for = needs_transpose,
-            .seen_in = "",
             .make = split_as<Split::reshaped, of_query>},
     Mistake{
         .name = "layout.sequence_first_reshaped",
@@ -317,7 +300,6 @@ constexpr std::array mistakes{
         .what = "[T, B, ...] memory is viewed as [B, T, ...] without a transpose, and back after.",
         .look_for = "a .view/.reshape between [T, B, C] and [B, T, C]: it needs a transpose of "
                     "axes 0 and 1",
-        .seen_in = "",
         .make = batch_for_time<BatchTime::reshaped>},
     Mistake{.name = "layout.split_and_merge_by_reshape",
             .axis = Axis::layout,
@@ -336,7 +318,6 @@ constexpr std::array mistakes{
             .axis = Axis::layout,
             .what = "The value alone is viewed as [B, H, S, E] without a transpose.",
             .look_for = needs_transpose,
-            .seen_in = "",
             .make = split_as<Split::reshaped, of_value>},
     Mistake{.name = "layout.v_reshaped",
             .axis = Axis::layout,
@@ -364,7 +345,6 @@ constexpr std::array mistakes{
             .what = "The fused projection is \"(qkv h d)\" and is read as \"(h d qkv)\".",
             .look_for =
                 "the split of the fused qkv projection: a rearrange with the axes in another order",
-            .seen_in = "",
             .make = fused_as<FusedOrder::chd, FusedOrder::hdc>},
     Mistake{
         .name = "qkv.blocked_read_as_interleaved",
@@ -380,14 +360,12 @@ constexpr std::array mistakes{
             .what = "The fused projection is \"(h d qkv)\" and is read as \"(qkv h d)\".",
             .look_for =
                 "the split of the fused qkv projection: a rearrange with the axes in another order",
-            .seen_in = "",
             .make = fused_as<FusedOrder::hdc, FusedOrder::chd>},
     Mistake{.name = "qkv.head_dim_major_read_as_blocked",
             .axis = Axis::layout,
             .what = "The fused projection is \"(d qkv h)\" and is read as \"(qkv h d)\".",
             .look_for =
                 "the split of the fused qkv projection: a rearrange with the axes in another order",
-            .seen_in = "",
             .make = fused_as<FusedOrder::dch, FusedOrder::chd>},
     Mistake{.name = "qkv.interleaved_read_as_blocked",
             .axis = Axis::layout,

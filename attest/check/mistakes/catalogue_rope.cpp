@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Rotary positions.
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
+#include <numbers>
 
 #include "attest/check/mistakes/catalogue_parts.h"
 
@@ -37,10 +41,26 @@ bool turns(Recipe& recipe, const Claim& claim, double /*value*/) {
   return true;
 }
 
+/// Whether some wave is so long that Llama 3.1 would stretch it: fewer than 4 of it in 8192 positions.
+bool has_long_waves(const Claim& claim) {
+  const RopeConfig& config = claim.rope->config;
+  const double width = static_cast<double>(partly(claim) ? config.rotary_dim : claim.shape.D);
+  const double slowest = std::pow(config.base, 2 / width - 1);
+  return 8192 * slowest < 4 * 2 * std::numbers::pi;
+}
+
+/// Whether some position is no bf16 number, which holds eight bits.
+bool has_long_positions(const Claim& claim) {
+  const auto beyond = [](std::int64_t position) { return std::abs(position) > 256; };
+  return std::ranges::any_of(claim.rope->query_positions, beyond) ||
+         std::ranges::any_of(claim.rope->key_positions, beyond);
+}
+
 template <RopeExponent which>
 bool exponent_is(Recipe& recipe, const Claim& claim, double value) {
   if (!turned(claim)) return false;
   if (which == RopeExponent::of_head_dim && !partly(claim)) return false;
+  if (which == RopeExponent::llama3_scaled && !has_long_waves(claim)) return false;
   recipe.operands.rope.exponent = which;
   if (which == RopeExponent::llama3_scaled) recipe.operands.rope.long_wave_factor = value;
   return true;
@@ -56,6 +76,7 @@ bool form_is(Recipe& recipe, const Claim& claim, double /*value*/) {
 template <RopeRounding rounding>
 bool rounded(Recipe& recipe, const Claim& claim, double /*value*/) {
   if (!turned(claim)) return false;
+  if (rounding == RopeRounding::positions_bf16 && !has_long_positions(claim)) return false;
   recipe.operands.rope.rounding = rounding;
   return true;
 }
@@ -132,7 +153,6 @@ constexpr std::array mistakes{
             .kind = MistakeKind::harmless,
             .what = "Query and key positions are both one too high: only their difference counts.",
             .look_for = "positions that begin at 1",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (!turned(claim)) return false;
@@ -144,7 +164,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Query and key are turned twice.",
             .look_for = "a rotation in the caller and another inside the attention",
-            .seen_in = "",
             .make = turns<Turn::twice, Turn::twice>},
     Mistake{.name = "rope.applied_unasked",
             .axis = Axis::rope,
@@ -152,7 +171,6 @@ constexpr std::array mistakes{
                     "positions (0: "
                     "in halves, 1: in neighbours).",
             .look_for = "a rotation inside the attention; or claim it, with --rope",
-            .seen_in = "",
             .values = half_then_interleaved,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -166,7 +184,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "The rotation has another base.",
             .look_for = "rope_theta, or the 10000 in the frequencies",
-            .seen_in = "",
             .values = bases,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -178,7 +195,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "The whole row of all heads is turned as one, before it is split into heads.",
             .look_for = "the rotation stands before the reshape to heads",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (!turned(claim) || claim.shape.H < 2) return false;
@@ -190,7 +206,6 @@ constexpr std::array mistakes{
         .axis = Axis::rope,
         .what = "Cached keys, turned when they were written, are turned again when they are read.",
         .look_for = cache_turn,
-        .seen_in = "",
         .make = cached_turn<CachedTurn::cached_twice>},
     Mistake{.name = "rope.cached_keys_unrotated",
             .axis = Axis::rope,
@@ -202,37 +217,31 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Query and key are turned the other way round: -sin for sin.",
             .look_for = rotation,
-            .seen_in = "",
             .make = turns<Turn::reversed, Turn::reversed>},
     Mistake{.name = "rope.freq_from_one",
             .axis = Axis::rope,
             .what = "The exponents are 2(i + 1)/R: pairs are counted from 1.",
             .look_for = frequency,
-            .seen_in = "",
             .make = exponent_is<RopeExponent::from_one>},
     Mistake{.name = "rope.freq_i/d",
             .axis = Axis::rope,
             .what = "The exponents are i/R in place of 2i/R.",
             .look_for = frequency,
-            .seen_in = "",
             .make = exponent_is<RopeExponent::half>},
     Mistake{.name = "rope.freq_linspace",
             .axis = Axis::rope,
             .what = "The exponents reach 1: linspace(0, 1) with its end.",
             .look_for = frequency,
-            .seen_in = "",
             .make = exponent_is<RopeExponent::to_the_end>},
     Mistake{.name = "rope.freq_of_head_dim",
             .axis = Axis::rope,
             .what = "The exponents are 2i/D, though only R of the D features turn.",
             .look_for = frequency,
-            .seen_in = "",
             .make = exponent_is<RopeExponent::of_head_dim>},
     Mistake{.name = "rope.freq_reversed",
             .axis = Axis::rope,
             .what = "The frequencies are in reverse order.",
             .look_for = frequency,
-            .seen_in = "",
             .make = exponent_is<RopeExponent::backwards>},
     Mistake{.name = "rope.half_for_interleaved",
             .axis = Axis::rope,
@@ -252,7 +261,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "The key is turned the other way round, the query rightly.",
             .look_for = rotation,
-            .seen_in = "",
             .make = turns<Turn::claimed, Turn::reversed>},
     Mistake{.name = "rope.k_only",
             .axis = Axis::rope,
@@ -264,13 +272,11 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "The key is turned twice, the query once.",
             .look_for = cache_turn,
-            .seen_in = "",
             .make = turns<Turn::claimed, Turn::twice>},
     Mistake{.name = "rope.last_features",
             .axis = Axis::rope,
             .what = "The last R features turn, not the first.",
             .look_for = "the order of the turned and the unturned part",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (!turned(claim) || !partly(claim)) return false;
@@ -281,14 +287,12 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Long waves are stretched as Llama 3.1 does it.",
             .look_for = "rope_scaling of the model's configuration",
-            .seen_in = "",
             .values = stretches,
             .make = exponent_is<RopeExponent::llama3_scaled>},
     Mistake{.name = "rope.minus_missing",
             .axis = Axis::rope,
             .what = "rotate_half has no minus: (x2, x1) for (-x2, x1).",
             .look_for = rotation,
-            .seen_in = "",
             .make = form_is<RopeForm::no_minus>},
     Mistake{.name = "rope.mixed_layout_tables",
             .axis = Axis::rope,
@@ -306,7 +310,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Nothing is turned.",
             .look_for = "a missing rotation of query and key",
-            .seen_in = "",
             .make = turns<Turn::none, Turn::none>},
     Mistake{.name = "rope.offset+1_q",
             .axis = Axis::rope,
@@ -318,7 +321,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Query positions are one too low.",
             .look_for = decode_positions,
-            .seen_in = "",
             .make = query_shifted<-1>},
     Mistake{.name = "rope.offset_missing_q",
             .axis = Axis::rope,
@@ -336,7 +338,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Query positions are shifted against the keys'.",
             .look_for = decode_positions,
-            .seen_in = "",
             .values = shifts,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -354,14 +355,12 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Another part of the features turns than claimed.",
             .look_for = "rotary_dim, or partial_rotary_factor",
-            .seen_in = "",
             .values = parts,
             .make = width},
     Mistake{.name = "rope.partial_half",
             .axis = Axis::rope,
             .what = "Half of the features turn, not as many as claimed.",
             .look_for = "rotary_dim, or D/2 taken for the rotated width",
-            .seen_in = "",
             .make = [](Recipe& recipe, const Claim& claim,
                        double /*value*/) { return width(recipe, claim, 0.5); }},
     Mistake{.name = "rope.position_is_head",
@@ -369,7 +368,6 @@ constexpr std::array mistakes{
             .what = "Rows are turned by the index of their head, not of their position.",
             .look_for =
                 "the axis that the rotation takes for the sequence: [B, T, H, D] or [B, H, T, D]",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (!turned(claim) || claim.shape.H < 2) return false;
@@ -381,7 +379,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Query positions are counted from 1, key positions from 0.",
             .look_for = "where the positions of query and key are made",
-            .seen_in = "",
             .make = query_shifted<1>},
     Mistake{.name = "rope.positions_bf16",
             .axis = Axis::rope,
@@ -394,7 +391,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "Positions are divided by a number: linear scaling to longer contexts.",
             .look_for = "rope_scaling of the model's configuration",
-            .seen_in = "",
             .values = divisors,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
@@ -406,25 +402,21 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "All queries are turned by the position of the last one.",
             .look_for = decode_positions,
-            .seen_in = "",
             .make = query_positions<RopePositions::last_for_all>},
     Mistake{.name = "rope.q_at_last_position_all",
             .axis = Axis::rope,
             .what = "All queries are turned by one position, the cache's length.",
             .look_for = decode_positions,
-            .seen_in = "",
             .make = query_positions<RopePositions::first_for_all>},
     Mistake{.name = "rope.q_direction_only",
             .axis = Axis::rope,
             .what = "The query is turned the other way round, the key rightly.",
             .look_for = rotation,
-            .seen_in = "",
             .make = turns<Turn::reversed, Turn::claimed>},
     Mistake{.name = "rope.q_half_k_interleaved",
             .axis = Axis::rope,
             .what = "The query is turned in halves, the key in neighbours.",
             .look_for = pairing,
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
                   return other_pairing<RopePairing::half, false, true>(recipe, claim, value) ||
@@ -434,7 +426,6 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "The query is turned in neighbours, the key in halves.",
             .look_for = pairing,
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
                   return other_pairing<RopePairing::half, true, false>(recipe, claim, value) ||
@@ -450,13 +441,11 @@ constexpr std::array mistakes{
             .axis = Axis::rope,
             .what = "The query is turned twice, the key once.",
             .look_for = "a rotation in the caller and another inside the attention",
-            .seen_in = "",
             .make = turns<Turn::twice, Turn::claimed>},
     Mistake{.name = "rope.sin_cos_swapped",
             .axis = Axis::rope,
             .what = "Sine and cosine have changed places.",
             .look_for = "the order of the tables that are passed or returned",
-            .seen_in = "",
             .make = form_is<RopeForm::sin_cos_swapped>},
     Mistake{.name = "rope.tables_bf16",
             .axis = Axis::rope,
@@ -470,13 +459,11 @@ constexpr std::array mistakes{
             .kind = MistakeKind::rounding,
             .what = "The tables of cosines and sines are rounded to float16.",
             .look_for = "the type of the cached tables",
-            .seen_in = "",
             .make = rounded<RopeRounding::tables_f16>},
     Mistake{.name = "rope.v_rotated_too",
             .axis = Axis::rope,
             .what = "The value is turned too.",
             .look_for = "a rotation applied to all of qkv",
-            .seen_in = "",
             .make =
                 [](Recipe& recipe, const Claim& claim, double /*value*/) {
                   if (!turned(claim) || !claim.has_value()) return false;
