@@ -16,6 +16,8 @@ namespace attest::check {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double ln2 = 0x1.62e42fefa39efp-1;
 
 std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
