@@ -15,8 +15,6 @@
 namespace attest::check {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double ln2 = 0x1.62e42fefa39efp-1;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double ln2 = 0x1.62e42fefa39efp-1;
