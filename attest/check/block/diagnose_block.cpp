@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "attest/base/text.h"
+#include "attest/check/block/block.h"
+#include "attest/check/block/exact.h"
+#include "attest/check/block/judge.h"
+#include "attest/check/block/program.h"
+#include "attest/check/block/search.h"
+#include "attest/check/block/sentences.h"
+#include "attest/lab/block.h"
+#include "attest/lab/positions.h"
+
+namespace attest::check {
+namespace block {
+namespace {
+
+Failure bad_shape(std::string_view name, const Shape& found, std::string_view expected) {
+  return {ErrorKind::shape, "shape-mismatch",
+          sentence("[check block] ", name, " must have shape ", expected, "; it has ",
+                   to_string(found))};
+}
+
+Result<void> check_config(const BlockConfig& c) {
+  const auto bad = [](const auto&... parts) {
+    return Failure{ErrorKind::value, "bad-option", sentence("[check block] ", parts...)};
+  };
+  constexpr std::int64_t largest = std::int64_t{1} << 20U;
+  const std::pair<const char*, std::int64_t> extents[] = {
+      {"model_dim", c.model_dim}, {"heads", c.heads},         {"kv_heads", c.kv_heads},
+      {"head_dim", c.head_dim},   {"value_dim", c.value_dim}, {"ffn_dim", c.ffn_dim}};
+  for (const auto& [name, extent] : extents) {
+    if (extent < 1 || extent > largest) {
+      return bad(name, " must be between 1 and ", largest, "; found ", extent);
+    }
+  }
+  if (c.heads % c.kv_heads != 0) {
+    return bad("heads must be a multiple of kv_heads; heads is ", c.heads, ", kv_heads is ",
+               c.kv_heads);
+  }
+  if (!(c.epsilon >= 0 && std::isfinite(c.epsilon))) {
+    return bad("epsilon must be finite and at least 0; found ", c.epsilon);
+  }
+  if (c.scale && !std::isfinite(*c.scale)) return bad("scale must be finite; found ", *c.scale);
+  if (c.softcap && !(*c.softcap > 0 && std::isfinite(*c.softcap))) {
+    return bad("softcap must be positive and finite; found ", *c.softcap);
+  }
+  if (c.rope) {
+    if (auto ok = lab::rope_frequencies(*c.rope, c.head_dim); !ok) return ok.failure();
+  }
+  return {};
+}
+
+Result<void> check_dump(const BlockDump& dump) {
+  if (auto ok = check_config(dump.config); !ok) return ok;
+  const BlockConfig& c = dump.config;
+  for (const lab::BlockParameter& parameter : lab::block_parameters(c)) {
+    const Tensor<double>& tensor = dump.weights.*parameter.tensor;
+    if (tensor.size() == 0 || tensor.shape() == parameter.shape) continue;
+    return bad_shape(parameter.name, tensor.shape(), to_string(parameter.shape));
+  }
+  const std::int64_t rows = dump.rows();
+  if (dump.sequences < 1 || rows % dump.sequences != 0) {
+    return Failure{
+        ErrorKind::shape, "shape-mismatch",
+        sentence("[check block] the rows must be a multiple of the sequences; there are ", rows,
+                 " rows and ", dump.sequences, " sequences")};
+  }
+  if (dump.x.size() != 0 && dump.x.shape() != Shape{rows, c.model_dim}) {
+    return bad_shape("x", dump.x.shape(), to_string(Shape{rows, c.model_dim}));
+  }
+  for (const auto& [stage, table] : dump.stages) {
+    const auto [r, columns] = shape_of(stage, c, rows, dump.sequences);
+    if (table.values.shape() == Shape{r, columns} && r * columns != 0) continue;
+    return bad_shape(table.name.empty() ? name_of(stage) : std::string_view(table.name),
+                     table.values.shape(), to_string(Shape{r, columns}));
+  }
+  return {};
+}
+
+Trial trial_of(const BlockDump& dump, const std::vector<BlockStage>& stages) {
+  Trial trial;
+  trial.config = dump.config;
+  trial.claim = claimed(dump.config);
+  trial.candidates = candidates_of(dump.config);
+  trial.unit = rounding_of(dump.precision).store;
+  for (const BlockStage stage : stages) {
+    const BlockTable& table = dump.stages.at(stage);
+    trial.links.push_back({std::string(name_of(stage)),
+                           table.name.empty() ? std::string(name_of(stage)) : table.name,
+                           given(table.values, table.values.extent(0), false)});
+  }
+  trial.start = [&dump, stages](const BlockRecipe& recipe, Noise noise) -> Recompute {
+    auto program = std::make_shared<Program>(dump, recipe, Reach::links, noise);
+    return [program, &dump, stages](std::size_t link) {
+      Numbers out = program->stage(stages[link]);
+      store_coarser(out, dump.stages.at(stages[link]).dtype, dump.precision);
+      return out;
+    };
+  };
+  return trial;
+}
+
+/// The stages that the dump has and that can be computed from what it has.
+std::vector<BlockStage> judgeable(const BlockDump& dump, Program& program, Diagnosis& out) {
+  std::vector<BlockStage> stages;
+  const std::vector<BlockStage> order = stages_of(dump.config);
+  for (const auto& [stage, table] : dump.stages) {
+    if (std::count(order.begin(), order.end(), stage) != 0) continue;
+    out.remarks.push_back(sentence(table.name.empty() ? name_of(stage) : table.name,
+                                   " is not a table of the claimed block, and is not judged"));
+  }
+  for (const BlockStage stage : order) {
+    const auto found = dump.stages.find(stage);
+    if (found == dump.stages.end()) continue;
+    if (program.stage(stage).empty()) {
+      out.remarks.push_back(
+          sentence(name_of(stage), " is not judged: a table or weight that it needs is missing"));
+      continue;
+    }
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+Layout layout_of(BlockStage stage, const BlockDump& dump) {
+  Layout out;
+  out.rows = dump.rows() / dump.sequences;
+  using S = BlockStage;
+  out.stacked = stage == S::weights || stage == S::heads;
+  const bool queries = stage == S::query || stage == S::rope_query || stage == S::concat;
+  const bool keys = stage == S::key || stage == S::rope_key || stage == S::value;
+  if (out.stacked || queries) out.parts = dump.config.heads;
+  if (keys) out.parts = dump.config.kv_heads;
+  if (keys) out.part = "key/value head";
+  return out;
+}
+
+/// The last table from x alone: what small errors of all stages together come to.
+void judge_whole(const BlockDump& dump, BlockStage last, Diagnosis& out) {
+  if (dump.x.size() == 0) return;
+  Program program(dump, claimed(dump.config), Reach::whole, Noise::with);
+  Exact exact(dump, Reach::whole);
+  Numbers tolerance = program.stage(last);
+  const Tensor<double>& expected = exact.stage(last);
+  if (tolerance.empty() || expected.size() != tolerance.value.size()) return;
+  const BlockTable& table = dump.stages.at(last);
+  store_coarser(tolerance, table.dtype, dump.precision);
+  const Link link{sentence(name_of(last), " from x"), table.name,
+                  given(table.values, table.values.extent(0), false)};
+  const Sentences sentences{dump, exact};
+  const Judged on_trial{
+      &link,
+      &expected,
+      &tolerance,
+      rounding_of(dump.precision).safety,
+      [&](std::int64_t r, std::int64_t c) { return sentences.address(last, r, c); },
+      [&](std::int64_t r, std::int64_t c) { return sentences.why(last, r, c); }};
+  out.stages.push_back(judge(on_trial).judgement);
+}
+
+}  // namespace
+}  // namespace block
+
+Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& options) {
+  using namespace block;
+  if (auto ok = check_dump(dump); !ok) return ok.failure();
+  Diagnosis out;
+  out.tolerance = tolerance_text(dump.precision);
+  Program program(dump, claimed(dump.config), Reach::links, Noise::with);
+  const std::vector<BlockStage> stages = judgeable(dump, program, out);
+  if (stages.empty()) {
+    return Failure{ErrorKind::value, "missing-tensor",
+                   "[check block] nothing can be judged: give x, the weights and at least one "
+                   "table that they lead to, or two tables of which one follows from the other"};
+  }
+  const Trial trial = trial_of(dump, stages);
+  Exact exact(dump, Reach::links);
+  const Sentences sentences{dump, exact};
+  std::vector<Fit> fits;
+  for (std::size_t n = 0; n < stages.size(); ++n) {
+    const BlockStage stage = stages[n];
+    if (options.progress) {
+      options.progress("the exact tier",
+                       static_cast<double>(n) / static_cast<double>(stages.size()));
+    }
+    Numbers tolerance = program.stage(stage);
+    store_coarser(tolerance, dump.stages.at(stage).dtype, dump.precision);
+    const Judged on_trial{
+        &trial.links[n],
+        &exact.stage(stage),
+        &tolerance,
+        rounding_of(dump.precision).safety,
+        [&](std::int64_t r, std::int64_t c) { return sentences.address(stage, r, c); },
+        [&](std::int64_t r, std::int64_t c) { return sentences.why(stage, r, c); }};
+    Judgements judged = judge(on_trial);
+    if (judged.judgement.wrong != 0 && out.where.empty() && out.first_wrong_stage.empty()) {
+      out.first_wrong_stage = judged.judgement.stage;
+      out.where = places_of(on_trial, layout_of(stage, dump));
+    }
+    fits.push_back(judged.fit);
+    out.stages.push_back(std::move(judged.judgement));
+  }
+  if (stages.size() > 1 && out.first_wrong_stage.empty()) judge_whole(dump, stages.back(), out);
+  conclude(trial, fits, options, out);
+  return out;
+}
+
+}  // namespace attest::check

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "attest/check/block/attend.h"
+#include "attest/check/block/block.h"
+#include "attest/check/block/block_recipe.h"
+#include "attest/check/block/numbers.h"
+
+namespace attest::check::block {
+
+/// Where a program takes the tables before the one that is asked for.
+enum class Reach {
+  links,  ///< from the dump, where it has them
+  whole,  ///< from x alone
+};
+enum class Noise { without, with };
+
+/// A recipe at work on a dump: any stage of it, as the program would have computed it.
+class Program {
+ public:
+  /// The dump must outlive it.
+  Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise);
+
+  /// [rows, columns] as BlockStage says; empty if something that it needs is not given, or if the
+  /// recipe does not fit the shapes. Kept until the program ends.
+  const Numbers& stage(BlockStage stage);
+
+  /// The numbers that the recipe's own stage is computed from: dumped, or computed.
+  const Numbers& source(BlockStage stage);
+
+ private:
+  Numbers compute(BlockStage stage);
+  Numbers norm(NormPlace place, const Numbers& in) const;
+  Numbers linear(Matrix which, const Numbers& in) const;
+  Numbers projected(int which);
+  Numbers turned_rows(BlockStage from, std::int64_t heads, bool skips, std::int64_t offset);
+  Numbers residual(int which, const Numbers& before, const Numbers& normed, const Numbers& change);
+  Numbers up_or_gate(BlockStage stage);
+  Numbers activation();
+  Numbers gated();
+  Numbers with_noise(Numbers numbers) const;
+  const Numbers& x();
+  const Numbers& attention_in();
+  const Numbers& hidden();
+  const Numbers& ffn_in();
+  [[nodiscard]] bool post() const { return recipe_.placement == NormPlacement::post; }
+  [[nodiscard]] bool sandwich() const { return recipe_.placement == NormPlacement::sandwich; }
+
+  const BlockDump& dump_;
+  const BlockRecipe recipe_;
+  Reach reach_;
+  bool noisy_;
+  Rounding u_;
+  AttendShape shape_;
+  Numbers x_{};
+  std::array<std::optional<Numbers>, block_stages> computed_{};
+  std::array<std::optional<Numbers>, block_stages> dumped_{};
+};
+
+/// The tables of this config, in order of computation. `output` is the last one's second name.
+[[nodiscard]] std::vector<BlockStage> stages_of(const BlockConfig& config);
+
+/// The shape that a stage has, rows first.
+[[nodiscard]] std::pair<std::int64_t, std::int64_t> shape_of(BlockStage stage,
+                                                             const BlockConfig& config,
+                                                             std::int64_t rows,
+                                                             std::int64_t sequences);
+
+}  // namespace attest::check::block
