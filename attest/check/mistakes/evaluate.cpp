@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attest/base/dropout.h"
+#include "attest/check/mistakes/dropout_fit.h"
 #include "attest/check/mistakes/rounding.h"
 #include "attest/check/mistakes/scores.h"
 #include "attest/check/mistakes/softmax.h"
@@ -66,6 +67,8 @@ struct Evaluation::State {
   StageRow row{};
 
   void compute(lab::RowPlace at);
+  [[nodiscard]] const Observed* held(Stage stage) const;
+  void drop_as_found(lab::RowPlace at, double rate);
   void drop(lab::RowPlace at);
   [[nodiscard]] std::span<const double> values_of(lab::RowPlace at);
   void mix(lab::RowPlace at);
@@ -75,6 +78,38 @@ struct Evaluation::State {
   void join_heads(lab::RowPlace at);
   void output(lab::RowPlace at, std::optional<lab::RowPlace> done);
 };
+
+/// The table of that name in the dump, or null.
+const Observed* Evaluation::State::held(Stage stage) const {
+  const auto found = std::ranges::find(dump->stages, stage, &Observed::stage);
+  return found == dump->stages.end() ? nullptr : &*found;
+}
+
+/// The dropped weights are found from the dump: from its weights, or else from its output.
+void Evaluation::State::drop_as_found(lab::RowPlace at, double rate) {
+  const auto row_of = [&](const Observed& table, std::int64_t width) {
+    const lab::AttentionShape& s = scorer.claim().shape;
+    const std::int64_t place = (at.b * s.H + at.h) * s.T + at.i;
+    return table.values.elements().subspan(at_index(place * width), at_index(width));
+  };
+  std::vector<std::uint8_t> which;
+  if (const Observed* const table = held(Stage::weights); table != nullptr && as_claimed) {
+    const auto found = row_of(*table, scorer.shape().S);
+    for (const double w : found) which.push_back(w == 0 ? 1 : 0);
+  } else if (const Observed* const output = held(Stage::output); output != nullptr) {
+    const std::int64_t width = scorer.shape().E;
+    const bool in_place = as_claimed && width > 0 &&
+                          same_row(scorer.operands().source_of_output(at, 0).row, at) &&
+                          same_row(scorer.operands().source_of_output(at, width - 1).row, at);
+    if (in_place) {
+      which = dropped_keys(dropped, values_of(at), row_of(*output, width), rate,
+                           scorer.claim().precision);
+    }
+  }
+  for (std::size_t j = 0; j < which.size(); ++j) {
+    dropped[j] = which[j] != 0 ? 0 : dropped[j] / (1 - rate);
+  }
+}
 
 /// Weights after dropout: what multiplies value.
 void Evaluation::State::drop(lab::RowPlace at) {
@@ -86,6 +121,7 @@ void Evaluation::State::drop(lab::RowPlace at) {
     for (double& w : dropped) w *= how.weight_factor;
   }
   round_all(recipe.rounding.weights, dropped);
+  if (how.fitted_dropout && !weighed.empty) drop_as_found(at, *how.fitted_dropout);
   const Dropout& dropout = scorer.claim().call.dropout;
   if (dropout.rate == 0 || how.dropout_ignored || weighed.empty) return;
   const double kept = how.dropout_unscaled ? 1 : 1 / (1 - dropout.rate);
