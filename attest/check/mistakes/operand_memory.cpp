@@ -166,6 +166,9 @@ bool OperandMemory::settle_heads(HeadCount count) {
   const bool torn =
       reading_.split == Split::width_major || (fused_ && !(by_heads(written_) && by_heads(read_)));
   if (torn) run_ = 1;
+  in_columns_ = torn && batch_time_ == BatchTime::claimed &&
+                reading_.strides == FusedStrides::right &&
+                (reading_.split == Split::right || reading_.split == Split::width_major);
   return true;
 }
 
@@ -174,10 +177,25 @@ const double* OperandMemory::row(std::int64_t b, std::int64_t n, std::int64_t l)
 }
 
 void OperandMemory::copy_row(std::int64_t b, std::int64_t n, std::int64_t l,
-                             std::span<double> out) const {
+                             std::span<double> out) {
+  if (in_columns_ && l >= first_) {
+    if (columns_batch_ != b || columns_head_ != n) find_columns(b, n);
+    const std::int64_t further = (l - first_) * claimed_[index_of(role_)].W;
+    for (std::size_t w = 0; w < columns_.size(); ++w) out[w] = columns_[w][further];
+    return;
+  }
   for (std::int64_t w = 0; w < shape_.W; w += run_) {
     std::copy_n(element(b, n, l, w), run_, out.begin() + w);
   }
+}
+
+void OperandMemory::find_columns(std::int64_t b, std::int64_t n) {
+  columns_.resize(static_cast<std::size_t>(shape_.W));
+  for (std::int64_t w = 0; w < shape_.W; ++w) {
+    columns_[static_cast<std::size_t>(w)] = element(b, n, first_, w);
+  }
+  columns_batch_ = b;
+  columns_head_ = n;
 }
 
 const double* OperandMemory::element(std::int64_t b, std::int64_t n, std::int64_t l,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "attest/check/mistakes/claim.h"
 #include "attest/check/mistakes/operand_recipe.h"
@@ -37,13 +38,14 @@ class OperandMemory {
   [[nodiscard]] bool direct() const noexcept { return direct_; }
   /// [W] at these indices, where it stands; only if `direct`.
   [[nodiscard]] const double* row(std::int64_t b, std::int64_t n, std::int64_t l) const;
-  void copy_row(std::int64_t b, std::int64_t n, std::int64_t l, std::span<double> out) const;
+  void copy_row(std::int64_t b, std::int64_t n, std::int64_t l, std::span<double> out);
 
  private:
   OperandMemory() = default;
   [[nodiscard]] bool settle(const Claim& claim, const OperandRecipe& recipe);
   [[nodiscard]] bool settle_fused(const Claim& claim);
   [[nodiscard]] bool settle_heads(HeadCount count);
+  void find_columns(std::int64_t b, std::int64_t n);
   [[nodiscard]] const double* element(std::int64_t b, std::int64_t n, std::int64_t l,
                                       std::int64_t w) const;
   /// From batch b and place p of the packed row l, both as the program has them, to the claim.
@@ -66,6 +68,12 @@ class OperandMemory {
   std::int64_t run_ = 1;    ///< so many features lie side by side
   bool direct_ = false;
   bool fused_ = false;
+  /// Whether the features of each next row lie one claimed row further; then where they are in the
+  /// first row of the head that was asked for last.
+  bool in_columns_ = false;
+  std::vector<const double*> columns_{};  // [W]
+  std::int64_t columns_batch_ = -1;
+  std::int64_t columns_head_ = -1;
 };
 
 }  // namespace attest::check

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "attest/check/mistakes/operand_rotation.h"
 
-#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -51,6 +50,8 @@ std::optional<Rotation> Rotation::make(const RopeConfig& config, const RopeRecip
   out.twice_ = turn == Turn::twice;
   out.form_ = recipe.form;
   out.rounding_ = recipe.rounding;
+  out.halves_ =
+      !interleaved && !tables && !recipe.last_features && recipe.form == RopeForm::claimed;
   out.pairs_.resize(static_cast<std::size_t>(rotated / 2));
   out.set_pairs(interleaved, tables, recipe.last_features ? width - rotated : 0);
   out.set_frequencies(config, recipe, width);
@@ -132,22 +133,42 @@ void Rotation::prepare(std::int64_t position) {
   high_block_ = high;
   prepared_ = position;
 
-  now_.cosine.resize(frequencies_.size());
-  now_.sine.resize(frequencies_.size());
-  for (std::size_t i = 0; i < frequencies_.size(); ++i) {
-    const double c = near.cosine[i], s = near.sine[i];
-    now_.cosine[i] = c * high_.cosine[i] - s * high_.sine[i];
-    now_.sine[i] = sign_ * (s * high_.cosine[i] + c * high_.sine[i]);
+  const std::size_t pairs = frequencies_.size();
+  now_.cosine.resize(pairs);
+  now_.sine.resize(pairs);
+  const double *const c = near.cosine.data(), *const s = near.sine.data();
+  const double *const far_c = high_.cosine.data(), *const far_s = high_.sine.data();
+  double *const now_c = now_.cosine.data(), *const now_s = now_.sine.data();
+  for (std::size_t i = 0; i < pairs; ++i) {
+    now_c[i] = c[i] * far_c[i] - s[i] * far_s[i];
+    now_s[i] = sign_ * (s[i] * far_c[i] + c[i] * far_s[i]);
   }
   if (rounding_ == RopeRounding::tables_bf16 || rounding_ == RopeRounding::tables_f16) {
     const int bits = rounding_ == RopeRounding::tables_bf16 ? 8 : 11;
-    for (double& c : now_.cosine) c = rounded_to_bits(c, bits);
-    for (double& s : now_.sine) s = rounded_to_bits(s, bits);
+    for (double& x : now_.cosine) x = rounded_to_bits(x, bits);
+    for (double& x : now_.sine) x = rounded_to_bits(x, bits);
+  }
+}
+
+/// What most programs do, without a table of pairs.
+void Rotation::turn_halves(double* row) const {
+  const std::size_t half = frequencies_.size();
+  const double* const cosine = now_.cosine.data();
+  const double* const sine = now_.sine.data();
+  double* const second = row + half;
+  for (std::size_t i = 0; i < half; ++i) {
+    const double x = row[i], y = second[i];
+    row[i] = x * cosine[i] - y * sine[i];
+    second[i] = y * cosine[i] + x * sine[i];
   }
 }
 
 void Rotation::turn(std::span<double> row, std::int64_t position) {
   prepare(position);
+  if (halves_) {
+    for (int time = 0; time < (twice_ ? 2 : 1); ++time) turn_halves(row.data());
+    return;
+  }
   const bool swapped = form_ == RopeForm::sin_cos_swapped;
   const std::vector<double>& cosine = swapped ? now_.sine : now_.cosine;
   const std::vector<double>& sine = swapped ? now_.cosine : now_.sine;

@@ -42,9 +42,11 @@ class Rotation {
   void set_frequencies(const RopeConfig& config, const RopeRecipe& recipe, std::int64_t width);
   void fill(Table& table, double position) const;
   void prepare(std::int64_t position);
+  void turn_halves(double* row) const;
 
   std::vector<Pair> pairs_;          // [R/2]
   std::vector<double> frequencies_;  // [R/2]
+  bool halves_ = false;              ///< pair i is (i, i + R/2), and turns by angle i
   double sign_ = 1;
   bool twice_ = false;
   RopeForm form_ = RopeForm::claimed;
