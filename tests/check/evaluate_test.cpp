@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "attest/base/random.h"
+#include "attest/check/mistakes/catalogue.h"
 #include "attest/lab/attention.h"
 
 namespace attest::check {
@@ -123,6 +126,159 @@ TEST(Evaluate, TheClaimItselfIsTheExactTiersAnswer) {
           if (HasFailure()) return;
         }
       }
+    }
+  }
+}
+
+/// Every table of a claim, as the default recipe gives it.
+std::vector<Observed> tables_of(const Dump& dump, std::initializer_list<Stage> stages) {
+  const lab::AttentionShape& s = dump.claim.shape;
+  std::vector<Observed> out;
+  auto evaluation = Evaluation::make(dump, {});
+  for (const Stage stage : stages) {
+    const std::int64_t width = stage == Stage::output ? s.E : s.S;
+    Tensor<double> values({s.B, s.H, s.T, width});
+    for (std::int64_t row = 0; row < s.B * s.H * s.T; ++row) {
+      const auto numbers =
+          evaluation->row({row / (s.H * s.T), row / s.T % s.H, row % s.T}).of(stage);
+      std::copy(numbers.begin(), numbers.end(), values.data() + row * width);
+    }
+    out.push_back({.stage = stage, .values = std::move(values)});
+  }
+  return out;
+}
+
+Dump rich_dump() {
+  Random random(11);
+  AttentionCase call;
+  call.query = numbers({2, 4, 5, 6}, random);
+  call.key = numbers({2, 2, 7, 6}, random);
+  call.value = numbers({2, 2, 7, 3}, random);
+  call.mask = Mask::causal_bottom_right();
+  call.bias = numbers({2, 4, 5, 7}, random);
+  call.softcap = 1.5;
+  call.sink = {0.5, -1, 2, 0};
+  call.empty_row = EmptyRow::zero;
+  return dump_of(std::move(call));
+}
+
+void expect_row(std::span<const double> found, std::span<const double> wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t n = 0; n < found.size(); ++n) expect_near(found[n], wanted[n], "number");
+}
+
+TEST(Evaluate, BeginsAtTheFirstTableOfADumpWithoutQueryAndKey) {
+  const Dump whole = rich_dump();
+  auto right = Evaluation::make(whole, {});
+  for (const Stage first :
+       {Stage::dot, Stage::scaled, Stage::capped, Stage::biased, Stage::masked, Stage::weights}) {
+    Dump part = whole;
+    part.claim.call.query = Tensor<double>();
+    part.claim.call.key = Tensor<double>();
+    part.stages = tables_of(whole, {first, Stage::output});
+    auto evaluation = Evaluation::make(part, {});
+    ASSERT_TRUE(evaluation.has_value());
+    const StageRow& wanted = right->row({1, 3, 2});
+    const StageRow& found = evaluation->row({1, 3, 2});
+    expect_row(found.output, wanted.output);
+    expect_row(found.weights, wanted.weights);
+    if (first == Stage::weights) {
+      EXPECT_TRUE(found.masked.empty());
+      continue;
+    }
+    expect_row(found.masked, wanted.masked);
+    expect_near(found.log_sum_exp, wanted.log_sum_exp, "log_sum_exp");
+    if (first > Stage::dot) {
+      EXPECT_TRUE(found.dot.empty());
+    }
+  }
+  Dump nothing = whole;
+  nothing.claim.call.query = Tensor<double>();
+  nothing.claim.call.key = Tensor<double>();
+  nothing.stages = tables_of(whole, {Stage::output});
+  EXPECT_FALSE(Evaluation::make(nothing, {}).has_value());
+}
+
+TEST(Evaluate, WithoutValueThereIsNoOutput) {
+  Dump dump = rich_dump();
+  dump.claim.call.value = Tensor<double>();
+  dump.claim.shape.E = 0;
+  auto evaluation = Evaluation::make(dump, {});
+  ASSERT_TRUE(evaluation.has_value());
+  EXPECT_TRUE(evaluation->row({0, 0, 0}).output.empty());
+  EXPECT_EQ(evaluation->row({0, 0, 0}).weights.size(), 7U);
+}
+
+TEST(Evaluate, ATableUnderTheNameOfAnother) {
+  Dump dump = rich_dump();
+  dump.stages = tables_of(dump, {Stage::capped, Stage::masked, Stage::output});
+  Recipe recipe;
+  ASSERT_TRUE(find_mistake("label.qk_modes_swapped")->make(recipe, dump.claim, 0));
+  auto right = Evaluation::make(dump, {});
+  auto swapped = Evaluation::make(dump, recipe);
+  ASSERT_TRUE(swapped.has_value());
+  const StageRow wanted = right->row({1, 2, 3});
+  expect_row(swapped->row({1, 2, 3}).masked, wanted.capped);
+  expect_row(swapped->row({1, 2, 3}).capped, wanted.masked);
+  // And where the dump begins with such a table, it is taken for what it is.
+  Dump late = dump;
+  late.claim.call.query = late.claim.call.key = Tensor<double>();
+  std::swap(late.stages[0].values, late.stages[1].values);
+  auto begun = Evaluation::make(late, recipe);
+  ASSERT_TRUE(begun.has_value());
+  expect_row(begun->row({1, 2, 3}).output, wanted.output);
+  // A table that the dump does not hold cannot be called wrongly.
+  dump.stages = tables_of(dump, {Stage::output});
+  EXPECT_FALSE(Evaluation::make(dump, recipe).has_value());
+}
+
+TEST(Evaluate, SumsOverQueriesHeadsAndBatchAreOne) {
+  const Dump dump = [] {
+    Dump out = rich_dump();
+    out.claim.call.mask = {};
+    out.claim.call.sink.clear();
+    return out;
+  }();
+  const lab::AttentionShape& s = dump.claim.shape;
+  const auto total = [&](SoftmaxOver over, bool b, bool h, bool i, bool j) {
+    Recipe recipe;
+    recipe.scoring.softmax.over = over;
+    auto evaluation = Evaluation::make(dump, recipe);
+    double sum = 0;
+    for (std::int64_t m = 0; m < (b ? s.B : 1); ++m) {
+      for (std::int64_t n = 0; n < (h ? s.H : 1); ++n) {
+        for (std::int64_t t = 0; t < (i ? s.T : 1); ++t) {
+          const auto& weights = evaluation->row({m, n, t}).weights;
+          for (std::size_t key = 0; key < (j ? weights.size() : 1); ++key) sum += weights[key];
+        }
+      }
+    }
+    return sum;
+  };
+  EXPECT_NEAR(total(SoftmaxOver::keys, false, false, false, true), 1, 1e-14);
+  EXPECT_NEAR(total(SoftmaxOver::queries, false, false, true, false), 1, 1e-14);
+  EXPECT_NEAR(total(SoftmaxOver::heads, false, true, false, false), 1, 1e-14);
+  EXPECT_NEAR(total(SoftmaxOver::batch, true, false, false, false), 1, 1e-14);
+  EXPECT_NEAR(total(SoftmaxOver::pairs, false, false, true, true), 1, 1e-14);
+}
+
+TEST(Evaluate, ARowIsTheSameInAnyOrderOfAsking) {
+  const Dump dump = rich_dump();
+  for (const Mistake& mistake : catalogue()) {
+    const double value = mistake.values.empty() ? 0 : mistake.values[0];
+    Recipe recipe;
+    if (!mistake.make(recipe, dump.claim, value)) continue;
+    auto evaluation = Evaluation::make(dump, recipe);
+    auto again = Evaluation::make(dump, recipe);
+    if (!evaluation) continue;
+    const StageRow first = evaluation->row({1, 1, 2});
+    for (const lab::RowPlace at : {lab::RowPlace{0, 0, 0}, {1, 3, 4}, {0, 2, 1}}) again->row(at);
+    const StageRow& second = again->row({1, 1, 2});
+    ASSERT_EQ(first.output.size(), second.output.size());
+    for (std::size_t e = 0; e < first.output.size(); ++e) {
+      const bool same = first.output[e] == second.output[e] ||
+                        (std::isnan(first.output[e]) && std::isnan(second.output[e]));
+      EXPECT_TRUE(same) << mistake.name;
     }
   }
 }
