@@ -24,17 +24,17 @@ enum class Judgement {
 
 /// One number of the dump beside what it should be.
 struct Cell {
-  std::string address;  ///< "h1.output[2,0]"
+  std::string address{};  ///< "h1.output[2,0]"
   double found = 0;
   double expected = 0;  ///< the exact tier's
   double tolerance = 0;
-  std::string sentence;  ///< how the expected number comes about, in the words of `attest why`
+  std::string sentence{};  ///< how the expected number comes about, in the words of `attest why`
 };
 
 /// How one table of the dump compares with the claim.
 struct StageJudgement {
-  std::string name;   ///< in the file
-  std::string stage;  ///< "weights"
+  std::string name{};   ///< in the file
+  std::string stage{};  ///< "weights"
   std::int64_t compared = 0;
   std::int64_t wrong = 0;      ///< beyond the tolerance, NaN patterns included
   std::int64_t nan_apart = 0;  ///< NaN in one alone

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attest/base/text.h"
+#include "attest/check/diagnose/fit.h"
+#include "attest/check/diagnose/rivals.h"
+#include "attest/check/diagnose/verdict.h"
+
+namespace attest::check {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double far_better = 3;  // times nearer than the claim
+constexpr int most_rounds = 4;    // of a search that a row outside the samples contradicted
+constexpr std::size_t most_confirmed = 6;
+constexpr std::size_t most_shown = 4;
+
+std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+bool only_rounding(const Candidate& candidate) {
+  return std::ranges::all_of(
+             candidate.mistakes,
+             [](const Made& made) { return made.mistake->kind != MistakeKind::wrong; }) &&
+         candidate.fitted.empty();
+}
+
+bool only_harmless(const Candidate& candidate) {
+  return std::ranges::all_of(candidate.mistakes, [](const Made& made) {
+    return made.mistake->kind == MistakeKind::harmless;
+  });
+}
+
+std::string listed(const std::vector<std::string>& names, std::size_t most) {
+  std::string out;
+  for (std::size_t n = 0; n < std::min(most, names.size()); ++n) {
+    out += (n == 0 ? "" : ", ") + names[n];
+  }
+  if (names.size() > most) out += sentence(" and ", names.size() - most, " more");
+  return out;
+}
+
+/// What was found on one dump, whole or a link.
+struct Named {
+  std::optional<Candidate> best{};
+  Judged judged{};  // the best on all rows
+  double distance = infinity;
+  Searched searched{};
+  bool confirmed = false;
+};
+
+std::optional<std::int64_t> worst_row(const Judged& judged) {
+  std::optional<std::int64_t> out;
+  double used = 1;
+  for (std::int64_t n = 0; n < judged.rows.count(); ++n) {
+    for (const auto& fits : judged.fits) {
+      const double here = fits[at_index(n)].typical_used;
+      if (here > used) {
+        used = here;
+        out = n;
+      }
+    }
+  }
+  return out;
+}
+
+/// Searches the samples and confirms on all rows; a row that contradicts joins the samples.
+Named name(const Dump& dump, const Noise& noise, Samples& samples, const DiagnoseOptions& options,
+           ThreadPool& pool) {
+  Named out;
+  const SearchOptions search_options{options.most_mistakes, options.progress};
+  std::int64_t tried = 0;
+  for (int round = 0; round < most_rounds; ++round) {
+    out.searched = search(dump, samples, search_options, pool);
+    tried += out.searched.tried;
+    out.searched.tried = tried;
+    std::optional<std::int64_t> contradiction;
+    for (std::size_t n = 0; n < std::min(most_confirmed, out.searched.fitting.size()); ++n) {
+      const Candidate& candidate = out.searched.fitting[n];
+      std::optional<Judged> judged = judge(dump, candidate.recipe, noise, NaNs::explained, pool);
+      if (!judged) continue;
+      if (judged->possible() || (samples.all && candidate.fit.fits())) {
+        out.best = candidate;
+        out.distance = judged->distance();
+        out.judged = std::move(*judged);
+        out.confirmed = true;
+        return out;
+      }
+      if (!contradiction) contradiction = worst_row(*judged);
+    }
+    if (!contradiction || samples.all) return out;
+    add_sample(dump, noise, *contradiction, samples);
+  }
+  return out;
+}
+
+Explanation explanation_of(const Claim& claim, const Candidate& candidate, double distance,
+                           double apart) {
+  Explanation out{.mistakes = candidate.mistakes,
+                  .distance = distance,
+                  .apart = apart,
+                  .fitted = candidate.fitted};
+  if (out.fitted.empty()) out.fitted = constants_of(claim, candidate.recipe);
+  return out;
+}
+
+/// What of the catalogue this input cannot tell from a right dump.
+void remark_on_coincidences(const Evidence& evidence, ThreadPool& pool, Diagnosis& out) {
+  const Samples samples = choose_samples(evidence.dump, evidence.claim, evidence.noise);
+  std::vector<Candidate> singles = single_mistakes(evidence.dump.claim);
+  out.tried += static_cast<std::int64_t>(singles.size());
+  pool.run(static_cast<std::int64_t>(singles.size()), [&](std::int64_t n) {
+    Candidate& candidate = singles[at_index(n)];
+    candidate.fit = fit_of(evidence.dump, samples, candidate.recipe, 1);
+  });
+  std::erase_if(singles, [](const Candidate& candidate) {
+    return !candidate.fit.fits() || only_harmless(candidate);
+  });
+  if (singles.empty()) return;
+  std::vector<std::string> same, near;
+  for (const Rival& rival : rivals_of(evidence.dump, samples, {}, singles, pool)) {
+    const bool rounding = only_rounding(rival.candidate);
+    if (rival.same && !rounding) same.push_back(rival.candidate.label());
+    if (!rival.same && rival.apart < cannot_tell) near.push_back(rival.candidate.label());
+  }
+  if (!same.empty()) {
+    out.remarks.push_back(sentence("on this input these mistakes would give the same numbers: ",
+                                   listed(same, 12), "; `attest probe` tells them apart"));
+  }
+  if (!near.empty()) {
+    out.remarks.push_back(
+        sentence("this input cannot tell these from rounding: ", listed(near, 12)));
+  }
+}
+
+/// Ranks what else there is beside the best explanation.
+void add_rivals(const Evidence& evidence, const Dump& dump, const Samples& samples,
+                const Named& named, ThreadPool& pool, Diagnosis& out) {
+  const Candidate& best = *named.best;
+  std::vector<Candidate> others;
+  others.push_back({});  // the claim
+  const auto is_best = [&](const Candidate& other) { return other.label() == best.label(); };
+  for (const Candidate& single : named.searched.singles) {
+    if (!is_best(single) && !only_harmless(single)) others.push_back(single);
+  }
+  for (const Candidate& fitting : named.searched.fitting) {
+    if (fitting.size() > 1 && !is_best(fitting)) others.push_back(fitting);
+  }
+  Explanation& first = out.explanations.front();
+  std::vector<const Candidate*> close;
+  const std::vector<Rival> rivals = rivals_of(dump, samples, best, others, pool);
+  for (const Rival& rival : rivals) {
+    if (rival.same) {
+      first.same.push_back(rival.candidate.label());
+      continue;
+    }
+    if (out.explanations.size() == 1) out.margin = rival.apart;
+    if (rival.apart < cannot_tell && rival.candidate.size() <= best.size()) {
+      close.push_back(&rival.candidate);
+    }
+    if (out.explanations.size() < most_shown) {
+      const SampleFit fit = fit_of(dump, samples, rival.candidate.recipe, infinity);
+      out.explanations.push_back(
+          explanation_of(evidence.dump.claim, rival.candidate, fit.distance(), rival.apart));
+    }
+  }
+  for (const Candidate* other : close) {
+    if (out.would_decide.size() < 3) {
+      out.would_decide.push_back(would_tell(dump, samples, best, *other));
+    }
+  }
+  if (!close.empty()) out.judgement = Judgement::undecided;
+  for (const Rival& rival : rivals) {
+    if (!rival.same || only_rounding(rival.candidate) || out.would_decide.size() >= 3) continue;
+    out.would_decide.push_back(would_tell(dump, samples, best, rival.candidate));
+  }
+}
+
+void add_nearest(const Evidence& evidence, const Samples& samples, const Searched& searched,
+                 Diagnosis& out) {
+  std::vector<Candidate> singles = searched.singles;
+  std::stable_sort(singles.begin(), singles.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.fit.rows != b.fit.rows) return a.fit.rows > b.fit.rows;
+    return a.fit.distance() < b.fit.distance();
+  });
+  std::vector<Explanation> nearest;
+  for (std::size_t n = 0; n < std::min<std::size_t>(12, singles.size()); ++n) {
+    const SampleFit fit = fit_of(evidence.dump, samples, singles[n].recipe, infinity);
+    nearest.push_back(explanation_of(evidence.dump.claim, singles[n], fit.distance(), infinity));
+  }
+  std::stable_sort(nearest.begin(), nearest.end(), [](const Explanation& a, const Explanation& b) {
+    return a.distance < b.distance;
+  });
+  if (nearest.size() > 3) nearest.resize(3);
+  out.nearest = std::move(nearest);
+}
+
+/// If all tables together have no explanation, perhaps the first that is wrong by itself has one.
+void explain_link(const Evidence& evidence, const DiagnoseOptions& options, ThreadPool& pool,
+                  Diagnosis& out) {
+  if (!evidence.wrong_link) return;
+  const Link& link = evidence.links[*evidence.wrong_link];
+  const Noise noise(link.dump);
+  const std::optional<Judged> judged = judge(link.dump, {}, noise, NaNs::as_claimed, pool);
+  if (!judged) return;
+  Samples samples = choose_samples(link.dump, *judged, noise);
+  const Named named = name(link.dump, noise, samples, options, pool);
+  out.tried += named.searched.tried;
+  if (!named.best) return;
+  out.judgement = Judgement::wrong_named;
+  out.remarks.push_back(sentence("explained from ", out.stages[link.from].name, " to ",
+                                 out.stages[link.to].name,
+                                 " alone: nothing explains all tables together"));
+  out.explanations = {explanation_of(link.dump.claim, *named.best, named.distance, 0)};
+  add_rivals(evidence, link.dump, samples, named, pool, out);
+}
+
+bool is_right_pattern(const Judged& judged) {
+  for (std::size_t t = 0; t < judged.tables.size(); ++t) {
+    if (judged.total(t).nan_both > 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, ThreadPool& pool,
+                  Diagnosis& out) {
+  const Judged& claim = evidence.claim;
+  if (claim.typical()) {
+    if (!is_right_pattern(claim)) {
+      out.judgement = Judgement::undecided;
+      out.remarks.emplace_back(
+          "the claim itself gives NaN in places: a NaN that meets a NaN proves nothing");
+      out.would_decide.emplace_back("the same call with finite numbers in all that is visible");
+      return;
+    }
+    out.judgement = Judgement::right;
+    remark_on_coincidences(evidence, pool, out);
+    return;
+  }
+  Samples samples = choose_samples(evidence.dump, claim, evidence.noise);
+  const Named named = name(evidence.dump, evidence.noise, samples, options, pool);
+  out.tried += named.searched.tried;
+  out.sampled = !samples.all && !named.confirmed;
+  const bool possible = claim.possible();
+  const Precision precision = evidence.dump.claim.precision;
+  const bool narrow = precision != Precision::f64 && precision != Precision::f32;
+  if (!named.best) {
+    if (possible) {
+      out.judgement = Judgement::right_by_rounding;
+      return;
+    }
+    out.judgement = Judgement::wrong_unexplained;
+    add_nearest(evidence, samples, named.searched, out);
+    explain_link(evidence, options, pool, out);
+    return;
+  }
+  out.explanations = {explanation_of(evidence.dump.claim, *named.best, named.distance, 0)};
+  const bool better = named.distance * far_better < claim.distance();
+  const bool own_rounding = narrow && only_rounding(*named.best);
+  if (possible && (own_rounding || !better)) {
+    out.judgement = Judgement::right_by_rounding;
+    return;
+  }
+  if (!better) {
+    out.explanations.clear();
+    out.judgement = Judgement::wrong_unexplained;
+    add_nearest(evidence, samples, named.searched, out);
+    explain_link(evidence, options, pool, out);
+    return;
+  }
+  out.judgement = Judgement::wrong_named;
+  add_rivals(evidence, evidence.dump, samples, named, pool, out);
+}
+
+}  // namespace attest::check

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+#include "attest/check/diagnose/noise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attest::check {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double alpha = 1e-6;  // how often a right dump of n numbers may be called unusual
+
+std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+double tiny_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 0x1p-25;
+    case DType::bf16:
+      return 0x1p-134;
+    case DType::f32:
+      return 0x1p-150;
+    default:
+      return 0x1p-1074;
+  }
+}
+
+bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+double square(double x) { return x * x; }
+
+}  // namespace
+
+double unit_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-53;
+    case DType::f32:
+      return 0x1p-24;
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    default:
+      return 0;
+  }
+}
+
+double largest_deviation(std::int64_t numbers) {
+  const double n = static_cast<double>(std::max<std::int64_t>(numbers, 1));
+  return std::sqrt(2 * std::log(2 * n / alpha));
+}
+
+double largest_mean_deviation(std::int64_t numbers) {
+  const double n = static_cast<double>(std::max<std::int64_t>(numbers, 1));
+  return 1 + std::sqrt(std::log(1 / alpha) / n);
+}
+
+Arithmetic arithmetic_of(const Dump& dump) {
+  Arithmetic out;
+  const Precision precision = dump.claim.precision;
+  // What is compared with is computed in binary64, and errs as binary64 does.
+  out.sums = (precision == Precision::f64 ? 0x1p-53 : 0x1p-24) + 0x1p-53;
+  if (precision == Precision::f64) out.tiny = 0x1p-1022;
+  if (precision == Precision::tf32) out.products = 0x1p-11;
+  if (precision == Precision::f16 || precision == Precision::bf16) {
+    out.weights = unit_of(precision);
+    out.scores_worst = unit_of(precision);
+    out.parts = unit_of(precision);
+  }
+  const bool begins_with_table = !dump.claim.has_query_and_key();
+  for (const Observed& table : dump.stages) {
+    const bool first = begins_with_table && &table == &dump.stages.front();
+    const double unit = is_narrow(table.dtype) || first ? unit_of(table.dtype) : 0;
+    if (table.stage <= Stage::masked) out.scores = std::max(out.scores, unit);
+    if (table.stage == Stage::weights) out.weights = std::max(out.weights, unit);
+  }
+  out.scores_worst = std::max(out.scores_worst, out.scores);
+  return out;
+}
+
+Noise::Noise(const Dump& dump) : Noise(dump, arithmetic_of(dump)) {}
+
+Noise::Noise(const Dump& dump, const Arithmetic& arithmetic)
+    : dump_(dump), arithmetic_(arithmetic) {
+  if (!dump.claim.has_query_and_key()) return;
+  const Tensor<double>& key = dump.claim.call.key;
+  const std::size_t width = at_index(key.extent(3));
+  key_size_.resize(width == 0 ? 0 : key.size() / width);
+  for (std::size_t n = 0; n < key_size_.size(); ++n) {
+    double sum = 0;
+    for (std::size_t d = 0; d < width; ++d) sum += square(key.data()[n * width + d]);
+    key_size_[n] = std::sqrt(sum);
+  }
+}
+
+double Noise::Row::query_size() const {
+  const Tensor<double>& query = noise_.dump_.claim.call.query;
+  double sum = 0;
+  for (std::int64_t d = 0; d < query.extent(3); ++d) {
+    sum += square(query(at_.b, at_.h, at_.i, d));
+  }
+  return std::sqrt(sum);
+}
+
+void Noise::Row::begin(lab::RowPlace at, const StageRow& row) {
+  at_ = at;
+  row_ = &row;
+  const Claim& claim = noise_.dump_.claim;
+  const Arithmetic& a = noise_.arithmetic_;
+  const lab::AttentionShape& shape = claim.shape;
+  const double u = a.sums;
+  const bool products = claim.has_query_and_key();
+  const std::size_t keys = std::max(row.masked.size(), row.weights.size());
+  const bool has_scores = row.masked.size() == keys && keys != 0;
+  dot_.assign(keys, {});
+  score_.assign(keys, {});
+  share_.assign(keys, {});
+  sum_ = {};
+  visible_ = 0;
+  peak_ = -infinity;
+  ratio_ = 1;
+  const double width = static_cast<double>(std::max<std::int64_t>(shape.D, 1));
+  const double query = products ? query_size() : 0;
+  const std::size_t group =
+      products ? at_index((at.b * shape.G + at.h / (shape.H / shape.G)) * shape.S) : 0;
+  double dots = 0, scaleds = 0;
+  for (std::size_t j = 0; j < keys && has_scores; ++j) {
+    if (row.masked[j] == -infinity) continue;
+    peak_ = std::max(peak_, row.masked[j]);
+    if (!row.dot.empty() && !row.scaled.empty()) {
+      dots += std::fabs(row.dot[j]);
+      scaleds += std::fabs(row.scaled[j]);
+    }
+  }
+  if (dots > 0 && std::isfinite(scaleds / dots)) ratio_ = scaleds / dots;
+  for (std::size_t j = 0; j < keys; ++j) {
+    if (has_scores ? row.masked[j] == -infinity : !(row.weights[j] > 0)) continue;
+    visible_ += 1;
+    if (!has_scores) {
+      share_[j] = {a.weights, 2 * a.weights};
+      continue;
+    }
+    const bool own_key = products && group + j < noise_.key_size_.size();
+    const double size = own_key ? query * noise_.key_size_[group + j] : 0;
+    dot_[j].typical = u * (std::sqrt(width) + 3) * size + 4 * a.products * size / std::sqrt(width);
+    dot_[j].worst = u * (width + 4) * size + 2.1 * a.products * size;
+    // A dump may begin with any score: what lies before it has no numbers.
+    const bool has_biased = row.biased.size() == keys, has_capped = row.capped.size() == keys;
+    const double biased = std::fabs(has_biased ? row.biased[j] : row.masked[j]);
+    const double capped = has_capped ? std::fabs(row.capped[j]) : 0;
+    const double bias = has_biased && has_capped ? std::fabs(row.biased[j] - row.capped[j]) : 0;
+    const double scaled = row.scaled.size() == keys ? std::fabs(row.scaled[j]) : 0;
+    const double caps = claim.call.softcap ? capped : 0;
+    score_[j].typical =
+        ratio_ * dot_[j].typical + u * (6 * caps + 2 * bias + biased) + a.scores * biased;
+    score_[j].worst = ratio_ * dot_[j].worst + u * (10 * caps + 5 * bias + biased + scaled) +
+                      a.scores_worst * (2 * scaled + caps + bias + biased);
+    const double gap = std::max(0.0, peak_ - row.masked[j]);
+    const double blocks = static_cast<double>(keys) / 16 + 2;
+    share_[j].typical = std::sqrt(square(score_[j].typical) + square(2 * u * gap) + square(3 * u) +
+                                  square(a.weights));
+    share_[j].worst = std::expm1(std::min(
+        700.0, score_[j].worst + 4 * u * gap + u * (3.25 + 4.25 * blocks) + 2 * a.weights));
+  }
+  if (row.weights.size() != keys) return;
+  double typical = 0, worst = 0;
+  for (std::size_t j = 0; j < keys; ++j) {
+    const double w = std::fabs(row.weights[j]);
+    if (!(w > 0)) continue;
+    typical += square(w * share_[j].typical);
+    worst += w * share_[j].worst;
+  }
+  sum_.typical = std::sqrt(typical) + (has_scores ? u * std::sqrt(visible_) : 0);
+  sum_.worst = worst + (has_scores ? u * visible_ : 0);
+}
+
+void Noise::Row::of(Stage stage, DType dtype, RowNoise& out) {
+  const std::size_t count = row_->of(stage).size();
+  out.typical.assign(count, 0);
+  out.worst.assign(count, 0);
+  const double storage = unit_of(dtype);
+  switch (stage) {
+    case Stage::weights:
+      weights(storage, out);
+      break;
+    case Stage::output:
+      output(storage, out);
+      break;
+    case Stage::log_sum_exp: {
+      const double lse = std::fabs(row_->log_sum_exp);
+      const double u = noise_.arithmetic_.sums;
+      double typical = 0, worst = 0;
+      for (std::size_t j = 0; j < share_.size() && j < row_->weights.size(); ++j) {
+        typical += square(row_->weights[j] * score_[j].typical);
+        worst += std::fabs(row_->weights[j]) * share_[j].worst;
+      }
+      const double peak = std::isfinite(peak_) ? std::fabs(peak_) : 0;
+      out.typical[0] =
+          std::sqrt(typical) + u * (std::sqrt(visible_) + lse + peak + 3) + storage * lse;
+      out.worst[0] = worst + u * (visible_ + 6 * (lse + peak) + 10) + 2 * storage * lse;
+      break;
+    }
+    default:
+      scores(stage, storage, out);
+  }
+  const double tiny = tiny_of(dtype) + noise_.arithmetic_.tiny * (visible_ + 1);
+  const bool nothing_visible = visible_ == 0 && stage >= Stage::weights;
+  for (std::size_t n = 0; n < count; ++n) {
+    if (!nothing_visible) out.typical[n] += tiny;
+    if (!nothing_visible) out.worst[n] += tiny;
+    out.worst[n] = std::max(out.worst[n], out.typical[n]);
+  }
+}
+
+void Noise::Row::scores(Stage stage, double storage, RowNoise& out) const {
+  const std::span<const double> row = row_->of(stage);
+  const double u = noise_.arithmetic_.sums;
+  for (std::size_t j = 0; j < row.size() && j < score_.size(); ++j) {
+    Error error = score_[j];
+    if (stage == Stage::dot) error = dot_[j];
+    if (stage == Stage::scaled) {
+      error = {ratio_ * dot_[j].typical + u * std::fabs(row[j]),
+               ratio_ * dot_[j].worst + 2 * u * std::fabs(row[j])};
+    }
+    const double size = std::isfinite(row[j]) ? std::fabs(row[j]) : 0;
+    out.typical[j] = error.typical + storage * size;
+    out.worst[j] = error.worst + (2 * storage + noise_.arithmetic_.scores_worst) * size;
+  }
+}
+
+void Noise::Row::weights(double storage, RowNoise& out) const {
+  for (std::size_t j = 0; j < row_->weights.size(); ++j) {
+    const double w = std::fabs(row_->weights[j]);
+    if (!(w > 0)) continue;
+    out.typical[j] =
+        w * std::sqrt(square(share_[j].typical) + square(sum_.typical) + square(storage));
+    out.worst[j] = w * (share_[j].worst + sum_.worst) * (1 + sum_.worst) + 2 * storage * w;
+  }
+}
+
+void Noise::Row::output(double storage, RowNoise& out) {
+  const Claim& claim = noise_.dump_.claim;
+  const lab::AttentionShape& shape = claim.shape;
+  const Tensor<double>& value = claim.call.value;
+  const Arithmetic& a = noise_.arithmetic_;
+  const std::size_t width = row_->output.size();
+  const std::size_t keys = row_->weights.size();
+  const std::int64_t heads =
+      std::max<std::int64_t>(1, shape.H / std::max<std::int64_t>(1, shape.G));
+  if (value.size() == 0 || at_index(shape.E) != width || keys > at_index(shape.S)) {
+    for (std::size_t e = 0; e < width; ++e) {
+      out.typical[e] = storage * std::fabs(row_->output[e]);
+      out.worst[e] = 2 * out.typical[e];
+    }
+    return;
+  }
+  size_.assign(width, 0);
+  const double* rows = value.data() + at_index((at_.b * shape.G + at_.h / heads) * shape.S) * width;
+  for (std::size_t j = 0; j < keys; ++j) {
+    const double w = std::fabs(row_->weights[j]);
+    if (!(w > 0)) continue;
+    const double random = square(w) * (square(share_[j].typical) + square(2 * a.products));
+    const double bound = w * (share_[j].worst + 2.1 * a.products);
+    const double* v = rows + j * width;
+    for (std::size_t e = 0; e < width; ++e) {
+      const double x = std::fabs(v[e]);
+      out.typical[e] += random * x * x;
+      out.worst[e] += bound * x;
+      size_[e] += w * x;
+    }
+  }
+  const double added = a.sums * std::sqrt(visible_ + 1) + a.parts;
+  const double added_worst = (a.sums + a.parts) * (visible_ + 4);
+  double squares = 0;
+  for (const double o : row_->output) squares += std::isfinite(o) ? o * o : 0;
+  const double row_size = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(width, 1)));
+  for (std::size_t e = 0; e < width; ++e) {
+    const double o = std::fabs(row_->output[e]);
+    out.typical[e] = std::sqrt(out.typical[e] + square(o * sum_.typical) +
+                               square(added * size_[e]) + square(storage * (o + row_size)));
+    out.worst[e] += (sum_.worst + added_worst) * size_[e] * (1 + sum_.worst) + 4 * a.sums * o +
+                    2 * storage * (o + out.worst[e]);
+  }
+}
+
+}  // namespace attest::check

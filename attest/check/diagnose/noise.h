@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attest/check/mistakes/claim.h"
+#include "attest/check/mistakes/evaluate.h"
+
+/// What rounding may do to the numbers of a dump: where tolerances come from.
+namespace attest::check {
+
+/// What is known of the arithmetic that made a dump: the claim's, and what its tables show.
+struct Arithmetic {
+  double sums = 0x1p-24;    ///< u of sums, scores and softmax: binary32, or binary64
+  double products = 0;      ///< of the factors of a product: tf32
+  double scores = 0;        ///< of scores that a dumped 16-bit table shows, typically
+  double scores_worst = 0;  ///< of scores that a 16-bit program may keep
+  double weights = 0;       ///< of weights before the mix: 16-bit programs
+  double parts = 0;         ///< of partial results that a 16-bit program may keep in its type
+  double tiny = 0x1p-126;   ///< what an underflow may cost
+};
+[[nodiscard]] Arithmetic arithmetic_of(const Dump& dump);
+
+/// The unit roundoff of numbers stored so; 0 for integers.
+[[nodiscard]] double unit_of(DType dtype) noexcept;
+
+/// How far numbers of one row of one table may be from the exact ones.
+struct RowNoise {
+  std::vector<double>
+      typical;                ///< standard deviation, with roundings as independent random numbers
+  std::vector<double> worst;  ///< a bound for any order of careful arithmetic
+};
+
+/// How many standard deviations the largest of so many numbers may be away.
+///
+/// Formula       √(2·ln(2n/α)), α = 10⁻⁶: the tail of a normal deviate, e^(−z²/2), n times
+[[nodiscard]] double largest_deviation(std::int64_t numbers);
+/// How large the root mean square of so many deviates may be.
+///
+/// Formula       1 + √(ln(1/α)/n): the tail of χ² over n (Laurent and Massart), halved by the root
+[[nodiscard]] double largest_mean_deviation(std::int64_t numbers);
+
+/// The tolerances of a dump, row by row.
+///
+/// Formula       with u of the sums, A_j = |query|·|key_j|·|scale|, n visible keys, w their weights,
+///               a score errs by e_j and its exponential by ρ_j, relative:
+///                   worst    e_j ≤ u·((D + 4)·A_j + 10·|capped| + 5·|bias| + |biased|)
+///                            ρ_j ≤ e_j + 4u·(peak − score) + (3.25 + 4.25·(S/16 + 2))·u
+///                            |output| errs by Σ w·|value|·(ρ_j + Σ w·ρ + 2·n·u) + 4u·|output|
+///                   typical  e_j = u·((√D + 3)·A_j + 6·|capped| + 2·|bias| + |biased|)
+///                            ρ_j² = e_j² + (2u·(peak − score))² + (3u)²
+///                            output² : Σ (w·ρ·value)² + output²·Σ (w·ρ)² + (u·√n·Σ w·|value|)²
+///               the worst as engine_bound has it, by Cauchy and Schwarz for the size of a product.
+///               16-bit programs round weights (typically) and scores (at worst) to their type, and
+///               keep partial results in it; tf32 rounds factors. What stores a number adds half a
+///               unit of its type, typically of the row's size, for rows are merged of parts.
+/// Edge cases    not a number where the row's own numbers are not finite.
+/// Cost          a row: S, and S·E for the output.
+class Noise {
+ public:
+  /// The dump must outlive it.
+  explicit Noise(const Dump& dump);
+  Noise(const Dump& dump, const Arithmetic& arithmetic);
+
+  /// Prepares a row as a recipe computed it: what follows is about this row, which must outlive it.
+  class Row;
+
+  [[nodiscard]] const Arithmetic& arithmetic() const noexcept { return arithmetic_; }
+
+ private:
+  const Dump& dump_;
+  Arithmetic arithmetic_;
+  std::vector<double> key_size_;  // [B, G, S], √Σ key²; empty without keys
+};
+
+class Noise::Row {
+ public:
+  explicit Row(const Noise& noise) : noise_(noise) {}
+  void begin(lab::RowPlace at, const StageRow& row);
+  /// The numbers of one table in that row, `dtype` being what it is stored in.
+  void of(Stage stage, DType dtype, RowNoise& out);
+
+ private:
+  void scores(Stage stage, double storage, RowNoise& out) const;
+  void weights(double storage, RowNoise& out) const;
+  void output(double storage, RowNoise& out);
+  [[nodiscard]] double query_size() const;
+
+  const Noise& noise_;
+  lab::RowPlace at_{};
+  const StageRow* row_ = nullptr;
+  struct Error {
+    double typical = 0, worst = 0;
+  };
+  std::vector<Error> dot_;    // of query·key, absolute
+  std::vector<Error> score_;  // of the last score, absolute
+  std::vector<Error> share_;  // of the exponential, relative
+  Error sum_{};               // of the denominator, relative
+  double visible_ = 0;        // keys
+  double peak_ = 0;
+  double ratio_ = 1;          // scaled / dot
+  std::vector<double> size_;  // scratch, [E]
+};
+
+}  // namespace attest::check

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+#include "attest/check/diagnose/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "attest/check/diagnose/fit.h"
+
+namespace attest::check {
+namespace {
+
+std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+/// How far beyond its noise a number may be before a recipe is dropped: what is near is worth a look
+/// at the other rows, for the noise of a mistake's numbers is estimated.
+constexpr double contradiction = 4;
+
+/// Explanations this much apart in what they leave are as good.
+constexpr double as_good = 1.05;
+
+/// Recipes whose row needs a whole head, all heads, or all batches, or a search of its own.
+bool is_costly(const Recipe& recipe) {
+  return recipe.scoring.softmax.over != SoftmaxOver::keys ||
+         recipe.scoring.mix.fitted_dropout.has_value();
+}
+
+/// What a row of such a recipe costs at most before pairs of them are left out.
+constexpr double costly_work = 2e5;
+
+double work_of_head(const lab::AttentionShape& shape) {
+  return static_cast<double>(shape.T) * static_cast<double>(shape.S) *
+         static_cast<double>(shape.D + 8) * static_cast<double>(std::max(shape.H, shape.B));
+}
+
+/// Runs `recipe_of(n)` for n < count on all threads, and keeps what fits.
+class Trials {
+ public:
+  Trials(const Dump& dump, const Samples& samples, ThreadPool& pool)
+      : dump_(dump), samples_(samples), pool_(pool) {}
+
+  /// Fills in the fits of these.
+  void run(std::vector<Candidate>& candidates) {
+    pool_.run(static_cast<std::int64_t>(candidates.size()), [&](std::int64_t n) {
+      Candidate& candidate = candidates[at_index(n)];
+      candidate.fit = fit_of(dump_, samples_, candidate.recipe, contradiction);
+    });
+    tried += static_cast<std::int64_t>(candidates.size());
+  }
+
+  /// `first[n]` with every one of `second` from `from(n)` on, of other axes. Keeps those that fit in
+  /// `fitting` and the nearest in `near`.
+  struct Kept {
+    std::vector<Candidate> fitting{}, near{};
+  };
+  Kept combine(const std::vector<Candidate>& first, const std::vector<Candidate>& second,
+               bool ordered, std::size_t nearest, const std::function<void(double)>& progress) {
+    std::vector<Kept> parts(first.size());
+    std::vector<std::int64_t> counts(first.size());
+    pool_.run(static_cast<std::int64_t>(first.size()), [&](std::int64_t n) {
+      counts[at_index(n)] = combine_one(first[at_index(n)], second, ordered ? at_index(n) + 1 : 0,
+                                        nearest, parts[at_index(n)]);
+      if (progress && n % 16 == 0) {
+        progress(static_cast<double>(n) / static_cast<double>(first.size()));
+      }
+    });
+    Kept out;
+    for (Kept& part : parts) {
+      std::move(part.fitting.begin(), part.fitting.end(), std::back_inserter(out.fitting));
+      std::move(part.near.begin(), part.near.end(), std::back_inserter(out.near));
+      keep_nearest(out.near, nearest);
+    }
+    for (const std::int64_t count : counts) tried += count;
+    return out;
+  }
+
+  std::int64_t tried = 0;
+
+ private:
+  static double rank(const Candidate& candidate) {
+    // Rows that fitted before one did not count for it.
+    return candidate.fit.distance() /
+           static_cast<double>(std::max<std::int64_t>(1, candidate.fit.rows));
+  }
+  static void keep_nearest(std::vector<Candidate>& near, std::size_t most) {
+    std::stable_sort(near.begin(), near.end(),
+                     [](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+    if (near.size() > most) near.resize(most);
+  }
+
+  std::int64_t combine_one(const Candidate& first, const std::vector<Candidate>& second,
+                           std::size_t from, std::size_t nearest, Kept& out) const {
+    std::int64_t count = 0;
+    for (std::size_t n = from; n < second.size(); ++n) {
+      std::optional<Candidate> both = together(first, second[n]);
+      if (!both) continue;
+      ++count;
+      both->fit = fit_of(dump_, samples_, both->recipe, contradiction);
+      if (both->fit.fits()) out.fitting.push_back(*both);
+      if (nearest == 0) continue;
+      out.near.push_back(std::move(*both));
+      if (out.near.size() > 4 * nearest) keep_nearest(out.near, nearest);
+    }
+    return count;
+  }
+
+  [[nodiscard]] std::optional<Candidate> together(const Candidate& a, const Candidate& b) const {
+    for (const Made& one : a.mistakes) {
+      for (const Made& other : b.mistakes) {
+        if (one.mistake->axis == other.mistake->axis) return std::nullopt;
+      }
+    }
+    Candidate out{.mistakes = a.mistakes, .recipe = a.recipe};
+    for (const Made& made : b.mistakes) {
+      if (!made.mistake->make(out.recipe, dump_.claim, made.value)) return std::nullopt;
+      out.mistakes.push_back(made);
+    }
+    return out;
+  }
+
+  const Dump& dump_;
+  const Samples& samples_;
+  ThreadPool& pool_;
+};
+
+/// The mistakes that are met most, and together: triples of these are all tried.
+constexpr std::array<std::string_view, 25> usual{"layout.heads_split_by_reshape",
+                                                 "layout.heads_merged_by_reshape",
+                                                 "layout.k_v_swapped",
+                                                 "gqa.tile",
+                                                 "scale.none",
+                                                 "scale.twice",
+                                                 "scale.sqrt_d_model",
+                                                 "softcap.missing",
+                                                 "softcap.after_mask",
+                                                 "softcap.before_scale",
+                                                 "mask.ignored",
+                                                 "mask.inverted",
+                                                 "mask.bool_added_as_float",
+                                                 "causal.missing",
+                                                 "causal.top_left",
+                                                 "causal.ignores_past",
+                                                 "causal.bottom_right",
+                                                 "window.W+1_keys",
+                                                 "window.missing",
+                                                 "rope.interleaved_for_half",
+                                                 "rope.offset_missing_q",
+                                                 "bias.missing",
+                                                 "alibi.missing",
+                                                 "sink.missing",
+                                                 "empty_rows.nan"};
+
+bool is_usual(const Candidate& candidate) {
+  return std::ranges::find(usual, candidate.mistakes.front().mistake->name) != usual.end();
+}
+
+/// What may be made together with others: nothing that changes no number.
+std::vector<Candidate> combinable(const std::vector<Candidate>& singles, bool costly_too) {
+  std::vector<Candidate> out;
+  for (const Candidate& candidate : singles) {
+    if (candidate.mistakes.front().mistake->kind == MistakeKind::harmless) continue;
+    if (!costly_too && is_costly(candidate.recipe)) continue;
+    out.push_back(candidate);
+  }
+  return out;
+}
+
+/// Mistakes with a value of their own can imitate those without.
+std::size_t values_in(const Candidate& candidate) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+             candidate.mistakes, [](const Made& made) { return !made.mistake->values.empty(); })) +
+         candidate.fitted.size() + (candidate.recipe.scoring.mix.fitted_dropout ? 1U : 0U);
+}
+
+/// The fewest mistakes, then the nearest; of those that are as near, the one with the fewest values.
+void nearest_first(std::vector<Candidate>& candidates) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : candidates) {
+    least = std::min(least, candidate.fit.distance());
+  }
+  const double as_near = least * as_good;
+  const auto usual_in = [](const Candidate& candidate) {
+    return std::ranges::count_if(candidate.mistakes, [](const Made& made) {
+      return std::ranges::find(usual, made.mistake->name) != usual.end();
+    });
+  };
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const Candidate& a, const Candidate& b) {
+                     if (a.size() != b.size()) return a.size() < b.size();
+                     const bool near_a = a.fit.distance() <= as_near;
+                     const bool near_b = b.fit.distance() <= as_near;
+                     if (near_a != near_b) return near_a;
+                     if (near_a && values_in(a) != values_in(b)) return values_in(a) < values_in(b);
+                     if (near_a) return usual_in(a) > usual_in(b);
+                     return a.fit.distance() < b.fit.distance();
+                   });
+}
+
+std::vector<Candidate> those_that_fit(const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> out;
+  for (const Candidate& candidate : candidates) {
+    const MistakeKind kind = candidate.mistakes.front().mistake->kind;
+    if (candidate.fit.fits() && kind != MistakeKind::harmless) out.push_back(candidate);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Candidate::label() const {
+  std::string out;
+  for (const Made& made : mistakes) out += (out.empty() ? "" : " + ") + made.label();
+  for (const std::string& one : fitted) out += (out.empty() ? "" : " + ") + one;
+  return out.empty() ? "as claimed" : out;
+}
+
+SampleFit fit_of(const Dump& dump, const Samples& samples, const Recipe& recipe, double most) {
+  std::optional<Evaluation> evaluation = Evaluation::make(dump, recipe);
+  if (!evaluation) return {.apart = true};
+  return samples.fit(*evaluation, most);
+}
+
+std::vector<Candidate> single_mistakes(const Claim& claim) {
+  constexpr std::array no_value{0.0};
+  std::vector<Candidate> out;
+  for (const Mistake& mistake : catalogue()) {
+    if (mistake.make == nullptr) continue;
+    std::span<const double> values = mistake.values;
+    if (values.empty()) values = no_value;
+    for (const double value : values) {
+      Candidate candidate{.mistakes = {{&mistake, value}}};
+      if (mistake.make(candidate.recipe, claim, value)) out.push_back(std::move(candidate));
+    }
+  }
+  return out;
+}
+
+Searched search(const Dump& dump, const Samples& samples, const SearchOptions& options,
+                ThreadPool& pool) {
+  Searched out;
+  Trials trials(dump, samples, pool);
+  const auto say = [&](std::string_view doing, double fraction) {
+    if (options.progress) options.progress(doing, fraction);
+  };
+  out.singles = single_mistakes(dump.claim);
+  trials.run(out.singles);
+  out.fitting = those_that_fit(out.singles);
+  say("single mistakes", 1);
+  const auto done = [&] {
+    nearest_first(out.fitting);
+    out.tried = trials.tried;
+    return !out.fitting.empty();
+  };
+  if (done() || options.most_mistakes < 1) return out;
+
+  say("constants", 0);
+  out.fitting = fit_constants(dump, samples, pool, trials.tried);
+  if (done() || options.most_mistakes < 2) return out;
+
+  const bool costly_too = work_of_head(dump.claim.shape) <= costly_work;
+  out.complete = costly_too;
+  const std::vector<Candidate> parts = combinable(out.singles, costly_too);
+  Trials::Kept pairs =
+      trials.combine(parts, parts, true, 64, [&](double part) { say("pairs of mistakes", part); });
+  out.fitting = std::move(pairs.fitting);
+  if (done()) return out;
+  out.fitting = fit_constants_beside(dump, samples, out.singles, pool, trials.tried);
+  if (done() || options.most_mistakes < 3) return out;
+
+  const auto tell = [&](double part) { say("three mistakes", part); };
+  Trials::Kept triples = trials.combine(pairs.near, parts, false, 0, tell);
+  out.fitting = std::move(triples.fitting);
+  if (done()) return out;
+  std::vector<Candidate> met;
+  std::ranges::copy_if(parts, std::back_inserter(met), is_usual);
+  std::vector<Candidate> two = trials.combine(met, met, true, met.size() * met.size(), {}).near;
+  out.fitting = trials.combine(two, met, false, 0, tell).fitting;
+  done();
+  return out;
+}
+
+}  // namespace attest::check
