@@ -82,6 +82,8 @@ TEST(Probe, NothingCoincides) {
     const auto& [B, H, G, T, S, D, E] = probe->shape.call;
     EXPECT_NE(D, H * H);
     EXPECT_NE(D, H);
+    EXPECT_NE(D, 2 * H);
+    EXPECT_NE(E * E, D);
     EXPECT_FALSE(power_of_two(H));
     EXPECT_GE(B, probe->shape.without_batch ? 1 : 2);
     EXPECT_NE(B, H);
@@ -178,32 +180,32 @@ TEST(Probe, TheFileSaysTheClaim) {
   EXPECT_EQ(words.layout, "bthd");
   EXPECT_EQ(words.softcap, 1.7);
   EXPECT_EQ(words.scale, 0.37);
-  EXPECT_EQ(probe.file.find("query")->shape(), (Shape{3, 15, 6, 12}));
+  EXPECT_EQ(probe.file.find("query")->shape(), (Shape{3, 27, 6, 14}));
 }
 
 TEST(Probe, LaysTensorsOutAsTheConventionDoes) {
   const auto shape_of = [](const ProbeRequest& request, const char* name) {
     return make_probe(request).value().file.find(name)->shape();
   };
-  EXPECT_EQ(shape_of(asking("grouped", "pytorch-sdpa"), "key"), (Shape{3, 2, 19, 12}));
-  EXPECT_EQ(shape_of(asking("grouped", "jax"), "key"), (Shape{3, 19, 2, 12}));
-  EXPECT_EQ(shape_of(asking("grouped", "onnxruntime-gqa"), "key"), (Shape{3, 19, 48}));
-  EXPECT_EQ(shape_of(asking("", "pytorch-mha"), "query"), (Shape{11, 3, 72}));
+  EXPECT_EQ(shape_of(asking("grouped", "pytorch-sdpa"), "key"), (Shape{2, 3, 22, 14}));
+  EXPECT_EQ(shape_of(asking("grouped", "jax"), "key"), (Shape{2, 22, 3, 14}));
+  EXPECT_EQ(shape_of(asking("grouped", "onnxruntime-gqa"), "key"), (Shape{2, 22, 72}));
+  EXPECT_EQ(shape_of(asking("", "pytorch-mha"), "query"), (Shape{13, 3, 84}));
   EXPECT_EQ(shape_of(asking("packed,bottom-right", "flash-attention"), "query"),
-            (Shape{11, 6, 24}));
-  EXPECT_EQ(shape_of(asking("cache,causal", "onnx-24"), "past_key"), (Shape{3, 6, 8, 12}));
-  EXPECT_EQ(shape_of(asking("cache,causal", "onnx-24"), "key"), (Shape{3, 6, 11, 12}));
+            (Shape{13, 6, 24}));
+  EXPECT_EQ(shape_of(asking("cache,causal", "onnx-24"), "past_key"), (Shape{3, 6, 9, 14}));
+  EXPECT_EQ(shape_of(asking("cache,causal", "onnx-24"), "key"), (Shape{3, 6, 13, 14}));
 
   const Probe plain = make_probe(asking("grouped")).value();
   ProbeRequest turned = asking("grouped");
   turned.layout = "lbe";
   const AnyTensor packed = *make_probe(turned).value().file.find("query");  // [T, B, H·D]
   const Tensor<double>& query = plain.claim.call.query;
-  for (std::int64_t b = 0; b < 3; ++b) {
-    for (std::int64_t h = 0; h < 10; ++h) {
-      for (std::int64_t i = 0; i < 11; ++i) {
-        for (std::int64_t d = 0; d < 12; ++d) {
-          ASSERT_EQ(packed.number(static_cast<std::size_t>(((i * 3 + b) * 10 + h) * 12 + d)),
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t h = 0; h < 12; ++h) {
+      for (std::int64_t i = 0; i < 13; ++i) {
+        for (std::int64_t d = 0; d < 14; ++d) {
+          ASSERT_EQ(packed.number(static_cast<std::size_t>(((i * 2 + b) * 12 + h) * 14 + d)),
                     query(b, h, i, d));
         }
       }
@@ -259,15 +261,33 @@ TEST(Probe, AFeatureChangesNoNumberOfAnother) {
 
 TEST(Probe, CountsPositionsAsTheMaskDoes) {
   const Probe cached = make_probe(asking("causal,cache,rope")).value();
-  EXPECT_EQ(cached.words.causal, "8");
-  EXPECT_EQ(cached.claim.past, 8);
-  EXPECT_EQ(cached.claim.rope->query_positions.front(), 8);
-  EXPECT_EQ(cached.claim.rope->key_positions.back(), 18);
+  EXPECT_EQ(cached.words.causal, "9");
+  EXPECT_EQ(cached.claim.past, 9);
+  EXPECT_EQ(cached.claim.rope->query_positions.front(), 9);
+  EXPECT_EQ(cached.claim.rope->key_positions.back(), 21);
   const Probe packed = make_probe(asking("bottom-right,packed,rope")).value();
   EXPECT_EQ(packed.claim.rope->key_positions,
-            (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7, 8}));
+            (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2,
+                                       0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
   EXPECT_EQ(packed.claim.rope->query_positions,
-            (std::vector<std::int64_t>{3, 4, 5, 6, 1, 2, 4, 5, 6, 7, 8}));
+            (std::vector<std::int64_t>{3, 4, 5, 6, 7, 1, 2, 5, 6, 7, 8, 9, 10}));
+}
+
+TEST(Probe, TakesAHeadDimAndLengthsBeyondABlock) {
+  for (const std::int64_t head_dim : {36, 64, 128}) {
+    ProbeRequest request = asking("causal,grouped");
+    request.head_dim = head_dim;
+    request.long_lengths = true;
+    const Probe probe = make_probe(request).value();
+    EXPECT_EQ(probe.shape.call.D, head_dim);
+    EXPECT_EQ(probe.shape.call.E, head_dim);
+    EXPECT_NE(probe.shape.call.H * probe.shape.call.H, head_dim);
+    EXPECT_GT(probe.shape.call.T, 128);
+    EXPECT_NE(probe.shape.call.S % 16, 0);
+  }
+  ProbeRequest odd = asking("rope");
+  odd.head_dim = 7;
+  EXPECT_EQ(make_probe(odd).failure().id, "bad-option");
 }
 
 TEST(Probe, RefusesWhatNoCallIs) {

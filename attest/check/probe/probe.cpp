@@ -80,6 +80,22 @@ std::vector<std::string_view> names_of(const ProbeFeatures& features) {
   return out;
 }
 
+std::string command_of(const ProbeRequest& request) {
+  std::string features;
+  for (const std::string_view name : names_of(request.features)) {
+    features += sentence(features.empty() ? "" : ",", name);
+  }
+  std::string out = "attest probe";
+  if (!features.empty()) out += " --features " + features;
+  if (!request.convention.empty()) out += " --convention " + request.convention;
+  if (!request.layout.empty()) out += " --layout " + request.layout;
+  if (request.dtype != DType::f32) out += sentence(" --dtype ", name_of(request.dtype));
+  if (request.head_dim != 0) out += sentence(" --head-dim ", request.head_dim);
+  if (request.hostile) out += " --hostile";
+  if (request.long_lengths) out += " --long";
+  return sentence(out, " --seed ", request.seed);
+}
+
 Result<Probe> make_probe(const ProbeRequest& request) {
   auto plan = plan_of(request);
   if (!plan) return plan.failure();

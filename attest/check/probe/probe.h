@@ -52,12 +52,17 @@ struct ProbeFeatures {
 
 struct ProbeRequest {
   ProbeFeatures features{};
-  std::string convention{};  ///< a preset of attest/base/conventions.h; empty: ours
-  DType dtype = DType::f32;  ///< of query, key, value, cache, bias and d_output
-  std::string layout{};      ///< bhtd, bthd, packed or lbe; empty: the convention's
-  bool hostile = false;      ///< a query that sees no key, and NaN behind the mask
+  std::string convention{};   ///< a preset of attest/base/conventions.h; empty: ours
+  DType dtype = DType::f32;   ///< of query, key, value, cache, bias and d_output
+  std::string layout{};       ///< bhtd, bthd, packed or lbe; empty: the convention's
+  bool hostile = false;       ///< a query that sees no key, and NaN behind the mask
+  bool long_lengths = false;  ///< more than 128 queries and keys, for programs that work in blocks
+  std::int64_t head_dim = 0;  ///< D and E, for programs that take no other; 0: as is best
   std::uint64_t seed = 1;
 };
+
+/// What a request is on the command line: "attest probe --features causal --seed 1".
+[[nodiscard]] std::string command_of(const ProbeRequest& request);
 
 /// The sizes of a probe.
 struct ProbeShape {

@@ -15,7 +15,7 @@ namespace attest::check {
 namespace {
 
 /// Of the scores: their softmax over a dozen keys is then neither flat nor all on one of them.
-constexpr double score_deviation = 1.2;
+constexpr double score_deviation = 1.8;
 constexpr double visible_share =
     0.65;  ///< of a mask: not a half, so that it is not its own opposite
 constexpr std::int64_t least_visible = 3;  ///< keys of a row that the mask leaves, where there are
@@ -50,7 +50,7 @@ class Drawer {
           laid_out(bell({n_.B, n_.H, n_.T, n_.E}, of_d_output, 1), p_.shape.output_layout));
     }
     write_claim(p_.words, p_.file);
-    p_.file.metadata.emplace_back("attest.made_by", made_by());
+    p_.file.metadata.emplace_back("attest.made_by", command_of(p_.request));
     return std::move(p_);
   }
 
@@ -276,20 +276,6 @@ class Drawer {
       }
     }
     p_.file.add("dropout_keep", kept);
-  }
-
-  [[nodiscard]] std::string made_by() const {
-    std::string out = "attest probe";
-    std::string features;
-    for (const std::string_view name : names_of(f_)) {
-      features += sentence(features.empty() ? "" : ",", name);
-    }
-    if (!features.empty()) out += " --features " + features;
-    if (!p_.request.convention.empty()) out += " --convention " + p_.request.convention;
-    if (!p_.request.layout.empty()) out += " --layout " + p_.request.layout;
-    if (p_.request.dtype != DType::f32) out += sentence(" --dtype ", name_of(p_.request.dtype));
-    if (p_.request.hostile) out += " --hostile";
-    return sentence(out, " --seed ", p_.request.seed);
   }
 
   ProbePlan plan_;

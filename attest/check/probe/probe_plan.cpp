@@ -60,6 +60,11 @@ class Planner {
       return bad("bad-option",
                  sentence("a probe is f64, f32, f16 or bf16; found ", name_of(request.dtype)));
     }
+    if (request.head_dim < 0 || request.head_dim > 1024 || request.head_dim == 1 ||
+        (f_.rope && request.head_dim % 2 != 0)) {
+      return bad("bad-option", sentence("a head_dim is from 2 to 1024, and even for rope; found ",
+                                        request.head_dim));
+    }
     if (request.hostile && !f_.mask && !f_.lengths) {
       return bad("bad-option",
                  "hostile inputs need something that hides keys: the feature mask or lengths");
@@ -123,36 +128,21 @@ class Planner {
     return {};
   }
 
-  /// The lengths of a probe: the reasons stand in research on which mistakes coincide; each is pinned
-  /// by Probe.NothingCoincides.
+  /// No two of them equal, none twice, half or the square of another: each such pair makes two mistakes one.
+  /// What remains is measured (separation.h). S leaves 6, 6 and 2 keys behind blocks of 16, 8 and 4.
   Result<void> choose_sizes() {
-    const bool equal_widths = conventional("pytorch-mha") || conventional("jax");
-    const bool wide = conventional("flash-attention") || conventional("onnxruntime-gqa") ||
-                      conventional("mlx");  // their kernels want E = D, and eights
-    n().B = f_.packed ? 2 : 3;
-    if (f_.packed && conventional("flash-attention")) {
-      n().B = 1;  // its packed tensors are [T, H, D]
-      shape().without_batch = true;
-    }
-    n().H = f_.grouped ? 10 : 6;
-    n().G = f_.grouped ? 2 : n().H;
-    n().D = wide ? 24 : 12;
-    n().E = wide ? 24 : equal_widths ? 12 : 10;
-    n().T = 11;
-    n().S = 19;
-    if (mask().future_hidden && mask().corner == Corner::square) n().T = 19;
-    if (mask().future_hidden && mask().corner == Corner::top_left) {
-      n().T = 15;  // more queries than keys, so that every key is seen
-      n().S = 13;
-    }
+    choose_widths();
+    choose_heads();
+    const std::int64_t more = plan_.probe.request.long_lengths ? 128 : 0;
+    n().S = 22 + more;
+    n().T = 13 + more;
+    if (mask().future_hidden && mask().corner == Corner::square) n().T = n().S;
+    // More queries than keys, so that every key is seen; few more, for the sake of windows.
+    if (mask().future_hidden && mask().corner == Corner::top_left) n().T = 27 + more;
     if (n().T == n().S) {
       plan_.probe.remarks.push_back(
           sentence("T = S = ", n().T, ": ", plan_.convention ? words().convention : "attest",
                    " is causal on equal lengths alone; top-left and bottom-right are one there"));
-    }
-    if (n().E == n().D) {
-      plan_.probe.remarks.push_back(
-          sentence("E = D = ", n().D, ": ", words().convention, " wants values as wide as keys"));
     }
     if (f_.cache) shape().past = plan_.probe.claim.past = n().S - n().T;
     if (shape().layout == "packed" || shape().layout == "lbe") {
@@ -163,27 +153,63 @@ class Planner {
     return {};
   }
 
+  void choose_widths() {
+    const std::int64_t asked = plan_.probe.request.head_dim;
+    const bool equal = asked != 0 || conventional("pytorch-mha") || conventional("jax");
+    const bool wide = conventional("flash-attention") || conventional("onnxruntime-gqa") ||
+                      conventional("mlx");  // their kernels want E = D, and eights
+    n().D = asked != 0 ? asked : wide ? 24 : 14;
+    n().E = equal || wide ? n().D : 11;
+    if (n().E != n().D) return;
+    const std::string wants = asked != 0 ? std::string("the head_dim asked for")
+                                         : words().convention + " wants values as wide as keys";
+    plan_.probe.remarks.push_back(sentence("E = D = ", n().D, ": ", wants));
+  }
+
+  /// Three key/value heads, so that the next one is not the one before.
+  void choose_heads() {
+    const auto fits = [&](std::int64_t heads) {
+      return n().D != heads && n().D != 2 * heads && n().D != heads * heads;
+    };
+    n().H = f_.grouped ? (fits(12) ? 12 : 18) : fits(6) ? 6 : 10;
+    n().G = f_.grouped ? 3 : n().H;
+    n().B = f_.packed || f_.grouped ? 2 : 3;
+    if (!f_.packed || !conventional("flash-attention")) return;
+    n().B = 1;  // its packed tensors are [T, H, D]
+    shape().without_batch = true;
+  }
+
   Result<void> hide_keys() {
     const bool top_left = mask().future_hidden && mask().corner == Corner::top_left;
-    if (f_.lengths && top_left) mask().key_lengths = {n().S - 2, n().S - 3, n().S - 1};
-    if (f_.lengths && !top_left) mask().key_lengths = {n().S - 4, n().S - 7, n().S - 1};
+    const std::int64_t T = n().T, S = n().S;
+    if (f_.lengths) {
+      // One shorter than the queries, so that padded queries show; but where the last query stands at the
+      // last key of its length, that would leave the first ones nothing to see.
+      const bool short_one = !ends_at_the_last_key();
+      mask().key_lengths = {S - 5, short_one ? std::min(T, S) - 4 : S - 8, S - 1};
+      if (top_left) mask().key_lengths = {S - 2, S - 3, S - 1};
+      mask().key_lengths.resize(static_cast<std::size_t>(n().B));
+    }
     if (f_.packed) {
-      mask().packing.key_starts = top_left ? std::vector<std::int64_t>{0, 5, 8, 13}
-                                           : std::vector<std::int64_t>{0, 7, 10, 19};
-      mask().packing.query_starts = top_left      ? std::vector<std::int64_t>{0, 6, 10, 15}
-                                    : n().T == 19 ? mask().packing.key_starts
-                                                  : std::vector<std::int64_t>{0, 4, 6, 11};
+      mask().packing.key_starts = {0, 8, 11, S};
+      mask().packing.query_starts = top_left ? std::vector<std::int64_t>{0, 9, 14, T}
+                                    : T == S ? mask().packing.key_starts
+                                             : std::vector<std::int64_t>{0, 5, 7, T};
     }
     return {};
   }
 
+  /// In the corner, or because the convention counts windows and distances so.
+  [[nodiscard]] bool ends_at_the_last_key() const {
+    const bool counts_so =
+        plan_.convention && plan_.convention->causal == CausalCorner::bottom_right;
+    return plan_.probe.claim.call.mask.corner == Corner::bottom_right || (!f_.causal && counts_so);
+  }
+
   /// The first query's key position, and how the claim says it.
   Result<void> choose_positions() {
-    const bool bottom_right =
-        mask().corner == Corner::bottom_right ||
-        (!f_.causal && plan_.convention && plan_.convention->causal == CausalCorner::bottom_right);
     if (f_.cache) plan_.query_offset = shape().past;
-    if (!f_.cache && bottom_right) plan_.query_offset = n().S - n().T;
+    if (!f_.cache && ends_at_the_last_key()) plan_.query_offset = n().S - n().T;
     if (mask().corner == Corner::at_offset) mask().query_offset = {plan_.query_offset};
     if (f_.causal) {
       words().causal = mask().corner == Corner::top_left       ? "top-left"
@@ -213,7 +239,7 @@ class Planner {
   /// As narrow as leaves every query a key.
   Result<void> choose_window() {
     if (!f_.window) return {};
-    std::int64_t left = 4;
+    std::int64_t left = 5;
     while (left < n().T && some_query_sees_nothing(left)) ++left;
     const Convention& convention = plan_.convention ? *plan_.convention : conventions().front();
     const bool one_number = convention.window == WindowCounts::width_with_self ||
@@ -302,7 +328,7 @@ class Planner {
     call().empty_row = policy;
     words().empty_row = policy == EmptyRow::zero ? "zero" : "nan";
     plan_.empty_query = f_.mask;
-    if (!f_.mask) mask().key_lengths[2] = 0;
+    if (!f_.mask) mask().key_lengths.back() = 0;
     return {};
   }
 
