@@ -47,7 +47,7 @@ std::vector<std::string> flags_of(const ProbeRequest& request) {
   for (const auto name : names_of(request.features)) {
     features += (features.empty() ? "" : ",") + std::string(name);
   }
-  std::vector<std::string> out;
+  std::vector<std::string> out{"--seed", std::to_string(request.seed)};
   if (!features.empty()) out.insert(out.end(), {"--features", features});
   if (!request.convention.empty()) out.insert(out.end(), {"--convention", request.convention});
   if (!request.layout.empty()) out.insert(out.end(), {"--layout", request.layout});
@@ -289,9 +289,12 @@ TEST(ProbeCommand, SaysWhatItWrote) {
   const Ended ended =
       run_attest({"probe", scratch.file("p.safetensors"), "--features", "causal,grouped"});
   ASSERT_EQ(ended.code, 0) << ended.err;
-  EXPECT_NE(ended.out.find("B 3, H 10, G 2, T 19, S 19, D 12, E 10"), std::string::npos)
+  EXPECT_NE(ended.out.find("B 2, H 12, G 3, T 22, S 22, D 14, E 11"), std::string::npos)
       << ended.out;
   EXPECT_NE(ended.out.find("causal square"), std::string::npos);
+  EXPECT_NE(ended.out.find("single mistakes; pairs nearer than 3 times the noise: f16 "),
+            std::string::npos);
+  EXPECT_NE(ended.out.find("no trace: "), std::string::npos) << "T = S hides some";
   const auto file = io::read_tensors(scratch.file("p.safetensors")).value();
   EXPECT_EQ(check::read_claim(file).value().causal, "square");
 }
@@ -335,6 +338,8 @@ TEST(ProbeCommand, RefusesWhatItCannotWrite) {
       {{"--dtype", "float"}, "bad-option"},
       {{"--hostile"}, "bad-option"},
       {{"--seed", "-1"}, "usage"},
+      {{"--head-dim", "1"}, "usage"},
+      {{"--head-dim", "7", "--features", "rope"}, "bad-option"},
       {{"--snippet", "tensorflow"}, "unknown-framework"},
       {{"--snippet", "numpy,"}, "unknown-framework"},
       {{"--features", "sink", "--snippet", "onnxruntime"}, "not-offered"},
