@@ -193,7 +193,7 @@ void write_main(Lines& out, const Probe& probe, Framework framework) {
   out("names = (", names, results.size() == 1 ? ",)" : ")",
       "  # more to be checked: \"weights\", \"scores\", \"log_sum_exp\"");
   out("save({name: ", conversion.back, " for name, x in zip(names, results)})");
-  out("print(\"wrote \" + DUMP)");
+  out("print(\"wrote \" + os.path.basename(DUMP))");
   out.indent(-4);
 }
 
