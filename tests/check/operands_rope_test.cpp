@@ -71,7 +71,7 @@ TEST(OperandRope, IsTheExactTiersAtEveryPosition) {
           expect_turned(operands->query({1, 1, i}), claim.call.query.elements().subspan(at, D),
                         query.elements().subspan(at, D), angle);
         }
-        for (const std::size_t j : {0, 1, 63, 64, 129}) {
+        for (const std::size_t j : {0U, 1U, 63U, 64U, 129U}) {
           const std::size_t at = (2 * 130 + j) * D;
           expect_turned(operands->keys(1, 0).subspan(j * D, D),
                         claim.call.key.elements().subspan(at, D), key.elements().subspan(at, D),

@@ -356,7 +356,8 @@ TEST(Operands, ReadHeadsAsTheMapSays) {
     for (std::int64_t h = 0; h < 6; ++h) {
       const std::int64_t g = h == 5 ? 0 : heads[static_cast<std::size_t>(h)];
       EXPECT_EQ(operands->keys(0, h)[0], 100001 + static_cast<double>(2 * g));
-      EXPECT_EQ(operands->values(0, h)[0], 200001 + (h == 5 ? 0 : static_cast<double>(h / 2 * 2)));
+      const std::int64_t own = h == 5 ? 0 : h / 2 * 2;
+      EXPECT_EQ(operands->values(0, h)[0], 200001 + static_cast<double>(own));
     }
   }
   auto mean = Operands::make(claim, {.heads = {.keys = HeadMap::mean}});
@@ -433,6 +434,46 @@ TEST(Operands, OutputsOfOtherShapesFillTheDump) {
   const Tensor<double> packed = permuted(numbered(dump, 1), heads_and_rows);  // [B, T, H, E]
   expect_output(claim, recipe, numbered(dump, 1),
                 permuted(reshaped(packed, {5, 3, 4, 6}), {1, 2, 0, 3}));
+}
+
+TEST(Operands, HeadsAndBatchesStandInTheOrderThatTheRecipeSays) {
+  const lab::AttentionShape shape{.B = 3, .H = 6, .G = 2, .T = 1, .S = 1, .D = 1, .E = 1};
+  const Claim claim = numbered_claim(shape);
+  const Tensor<double> heads = numbered({3, 6, 1, 1}, 1);
+  // The dump's head at each place, of the program's 1 … 6.
+  const auto regrouped = [&](std::int64_t from, std::int64_t to) {
+    return reshaped(permuted(reshaped(heads, {3, from, to}), {0, 2, 1}), {3, 6, 1, 1});
+  };
+  expect_output(claim, {.output = {.heads = HeadOrder::regrouped}}, heads, regrouped(2, 3));
+  expect_output(claim, {.output = {.heads = HeadOrder::regrouped_back}}, heads, regrouped(3, 2));
+  const std::array<std::pair<HeadOrder, std::array<double, 6>>, 3> orders{
+      {{HeadOrder::reversed, {6, 5, 4, 3, 2, 1}},
+       {HeadOrder::next, {2, 3, 4, 5, 6, 1}},
+       {HeadOrder::previous, {6, 1, 2, 3, 4, 5}}}};
+  for (const auto& [order, expected] : orders) {
+    auto queries = Operands::make(claim, {.heads = {.queries = order}});
+    const auto output = Operands::make(claim, {.output = {.heads = order}});
+    for (std::int64_t h = 0; h < 6; ++h) {
+      const double head = expected[static_cast<std::size_t>(h)];
+      EXPECT_EQ(queries->query({0, h, 0})[0], head);
+      EXPECT_EQ(static_cast<double>(output->source_of_output({0, h, 0}, 0).row.h + 1), head);
+    }
+  }
+  const std::array<std::pair<BatchUse, std::array<std::int64_t, 3>>, 4> batches{
+      {{BatchUse::next, {1, 2, 0}},
+       {BatchUse::previous, {2, 0, 1}},
+       {BatchUse::reversed, {2, 1, 0}},
+       {BatchUse::first, {0, 0, 0}}}};
+  for (const auto& [use, expected] : batches) {
+    auto operands = Operands::make(claim, {.key_batch = use});
+    const auto output = Operands::make(claim, {.output = {.batch = use}});
+    for (std::int64_t b = 0; b < 3; ++b) {
+      const std::int64_t from = expected[static_cast<std::size_t>(b)];
+      EXPECT_EQ(operands->keys(b, 0)[0], claim.call.key(from, 0, 0, 0));
+      EXPECT_EQ(operands->values(b, 5)[0], claim.call.value(from, 1, 0, 0));
+      EXPECT_EQ(output->source_of_output({b, 0, 0}, 0).row.b, from);
+    }
+  }
 }
 
 }  // namespace

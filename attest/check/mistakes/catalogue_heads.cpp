@@ -102,11 +102,12 @@ constexpr std::array mistakes{
             .what = "The heads of the output are merged as [H/G, G] instead of [G, H/G].",
             .look_for = "the reshape that merges groups and heads of the output",
             .make = output<HeadOrder::regrouped>},
-    Mistake{.name = "gqa.output_regrouped_back",
-            .axis = Axis::heads,
-            .what = "The heads of the output are split as [H/G, G] and merged as [G, H/G].",
-            .look_for = "the reshape that merges groups and heads of the output",
-            .make = output<HeadOrder::regrouped_back>},
+    Mistake{
+        .name = "gqa.output_regrouped_back",
+        .axis = Axis::heads,
+        .what = "The heads of the output are [G, H/G], and are taken for [H/G, G] and regrouped.",
+        .look_for = "the reshape that merges groups and heads of the output",
+        .make = output<HeadOrder::regrouped_back>},
     Mistake{
         .name = "gqa.repeat_on_seq_axis",
         .axis = Axis::heads,

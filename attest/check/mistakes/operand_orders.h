@@ -39,9 +39,9 @@ constexpr std::int64_t head_at(HeadOrder order, std::int64_t h, std::int64_t H,
     case HeadOrder::previous:
       return (h + H - 1) % H;
     case HeadOrder::regrouped:
-      return h % n * G + h / n;
-    case HeadOrder::regrouped_back:
       return h % G * n + h / G;
+    case HeadOrder::regrouped_back:
+      return h % n * G + h / n;
   }
   return h;
 }

@@ -137,8 +137,8 @@ enum class HeadOrder : std::uint8_t {
   reversed,
   next,
   previous,
-  regrouped,       ///< [G, n] for [n, G]
-  regrouped_back,  ///< [n, G] for [G, n]
+  regrouped,       ///< [n, G] where [G, n] is due, n = H/G
+  regrouped_back,  ///< [G, n] taken for [n, G]
   group_means,     ///< of queries only: each is the mean of its group
 };
 enum class BatchUse : std::uint8_t { own, next, previous, reversed, first };
