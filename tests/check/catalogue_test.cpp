@@ -89,6 +89,11 @@ std::vector<Claim> claims() {
     c.call.mask.documents = {{0, 0, 1, 1, 1, 2, 2, 2, 2}, {0, 0, 1, 1, 1, 2, 2, 2, 2}};
   });
   add(plain_claim(7, 7), [](Claim& c) { c.call.query(0, 0, 0, 0) = 60000; });
+  add(plain_claim(2, 9), [](Claim& c) { c.call.mask.key_lengths = {4, 9}; });
+  add(plain_claim(9, 9), [](Claim& c) {
+    c.call.mask = Mask::causal_bottom_right();
+    c.call.mask.packing = {.query_starts = {0, 2, 9}, .key_starts = {0, 5, 9}};
+  });
   add(plain_claim(7, 9), [](Claim& c) {  // interleaved pairs of a part of each row, far out
     RopeClaim rope{.config = {.pairing = RopePairing::interleaved, .rotary_dim = 4}};
     for (std::int64_t i = 0; i < 7; ++i) rope.query_positions.push_back(i + 3001);

@@ -102,6 +102,18 @@ constexpr std::array mistakes{
                     return all[all.size() - 1 - h];
                   });
                 }},
+    Mistake{.name = "alibi.key_head",
+            .axis = Axis::alibi,
+            .what = "Query heads have the slopes of their key/value heads' numbers.",
+            .look_for = "a slope indexed by the key/value head.",
+            .make =
+                [](Recipe& recipe, const Claim& claim, double) {
+                  if (claim.shape.G == 0 || claim.shape.G == claim.shape.H) return false;
+                  const auto group = static_cast<std::size_t>(claim.shape.H / claim.shape.G);
+                  return with_slopes(recipe, claim, [group](std::size_t h, const auto& all) {
+                    return all[h / group];
+                  });
+                }},
     Mistake{.name = "alibi.key_index_only",
             .axis = Axis::alibi,
             .kind = MistakeKind::harmless,
@@ -178,7 +190,7 @@ constexpr std::array mistakes{
             .look_for = "positions that count from 1 on one side.",
             .make =
                 [](Recipe& recipe, const Claim& claim, double) {
-                  if (!has_alibi(claim) || !is_causal(claim)) return false;
+                  if (!has_alibi(claim)) return false;
                   recipe.scoring.alibi.shift = 1;
                   return true;
                 }},

@@ -96,6 +96,18 @@ constexpr std::array mistakes{
               if (scale && *scale == 1) return false;
               return used_as(recipe, claim, BiasUse::before_scale);
             }},
+    Mistake{.name = "bias.shifted_left",
+            .axis = Axis::bias,
+            .what = "Key j gets the bias of key j + 1.",
+            .look_for = "relative positions off by one.",
+            .make = [](Recipe& recipe, const Claim& claim,
+                       double) { return looked_up(recipe, claim, Lookup::one_shorter, 3); }},
+    Mistake{.name = "bias.shifted_right",
+            .axis = Axis::bias,
+            .what = "Key j gets the bias of key j − 1.",
+            .look_for = "relative positions off by one.",
+            .make = [](Recipe& recipe, const Claim& claim,
+                       double) { return looked_up(recipe, claim, Lookup::one_longer, 3); }},
     Mistake{.name = "bias.sign",
             .axis = Axis::bias,
             .what = "The bias is subtracted.",

@@ -132,7 +132,7 @@ constexpr std::array mistakes{
             .values = fills,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
-                  return hidden_by(recipe, claim, HideBy::adding, value, claim.precision);
+                  return hidden_by(recipe, claim, HideBy::adding, value, sums_of(claim.precision));
                 }},
     Mistake{
         .name = "causal.finite_fill",
@@ -190,6 +190,16 @@ constexpr std::array mistakes{
                   if (!is_causal(claim)) return false;
                   recipe.scoring.sight.causal = false;
                   return true;
+                }},
+    Mistake{.name = "causal.offset_batch0",
+            .axis = Axis::causal,
+            .what = "Every batch has the offset of batch 0.",
+            .look_for = "a cache or key length read at index 0.",
+            .make =
+                [](Recipe& recipe, const Claim& claim, double) {
+                  recipe.scoring.sight.offset_of_batch0 = true;
+                  return counts_positions(claim) && !has_packing(claim) &&
+                         stands_elsewhere(claim, claimed_offset(claim, 0));
                 }},
     Mistake{.name = "causal.offset_by",
             .axis = Axis::causal,

@@ -72,6 +72,10 @@ bool rank3_as_heads(Recipe& recipe, const Claim& claim, double) {
   return claim.shape.B > 1 && claim.shape.H > 1 && (varies(claim, 0) || varies(claim, 1)) &&
          looked_up(recipe, Lookup::batch_for_head);
 }
+bool rank2_as_queries(Recipe& recipe, const Claim& claim, double) {
+  return claim.shape.B > 1 && claim.shape.B == claim.shape.T && is_padding(claim) &&
+         varies(claim, 0) && looked_up(recipe, Lookup::query_for_batch);
+}
 bool as_query_mask(Recipe& recipe, const Claim& claim, double) {
   return is_padding(claim) && claim.shape.T > 1 && looked_up(recipe, Lookup::query_for_key);
 }
@@ -181,7 +185,16 @@ constexpr std::array mistakes{
             .values = fills,
             .make =
                 [](Recipe& recipe, const Claim& claim, double value) {
-                  return hidden_by(recipe, claim, HideBy::adding, value, claim.precision);
+                  return hidden_by(recipe, claim, HideBy::adding, value, sums_of(claim.precision));
+                }},
+    Mistake{.name = "mask.first_key_open",
+            .axis = Axis::mask,
+            .what = "Key 0 is seen whatever hides it.",
+            .look_for = "a remedy against rows that see no key, applied to all rows.",
+            .make =
+                [](Recipe& recipe, const Claim& claim, double) {
+                  recipe.scoring.sight.open_keys = OpenKeys::first;
+                  return masks(claim);
                 }},
     Mistake{
         .name = "mask.finite_fill",
@@ -309,6 +322,15 @@ constexpr std::array mistakes{
             .what = "Every batch gets the mask of the next.",
             .look_for = "masks and sequences sorted or shuffled apart.",
             .make = of_next_batch},
+    Mistake{.name = "mask.own_key_open",
+            .axis = Axis::mask,
+            .what = "A query sees its own position's key whatever hides it.",
+            .look_for = "the diagonal added to the mask against rows that see no key.",
+            .make =
+                [](Recipe& recipe, const Claim& claim, double) {
+                  recipe.scoring.sight.open_keys = OpenKeys::own;
+                  return masks(claim);
+                }},
     Mistake{.name = "mask.pos1e_9_instead_of_neg1e9",
             .axis = Axis::mask,
             .what = "Hidden scores are replaced by 1e-9, which is next to 0.",
@@ -330,6 +352,11 @@ constexpr std::array mistakes{
                   recipe.scoring.hide.padded_queries_zero = true;
                   return has_lengths(claim);
                 }},
+    Mistake{.name = "mask.rank2_as_queries",
+            .axis = Axis::mask,
+            .what = "A mask [B, S] is read as [T, S]: each query gets another batch's mask.",
+            .look_for = "right-aligned broadcasting of a mask of rank 2; it runs where B = T.",
+            .make = rank2_as_queries},
     Mistake{.name = "mask.rank3_as_heads_not_batch",
             .axis = Axis::mask,
             .what = "A mask [B, T, S] is read as [H, T, S]: each head gets another batch's mask.",

@@ -59,6 +59,19 @@ constexpr std::array mistakes{
         .look_for = "starts computed as n·max_seqlen: a padded layout read where it is packed.",
         .make = [](Recipe& recipe, const Claim& claim,
                    double) { return with_documents(recipe, claim, DocumentUse::equal_lengths); }},
+    Mistake{.name = "varlen.positions_of_whole",
+            .axis = Axis::packing,
+            .what =
+                "Documents are kept apart, but the causal corner and positions are those of the "
+                "whole sequence.",
+            .look_for = "positions that are not counted from each document's start.",
+            .make =
+                [](Recipe& recipe, const Claim& claim, double) {
+                  const Packing& packing = claim.call.mask.packing;
+                  const bool differ = packing.query_starts != packing.key_starts;
+                  return counts_positions(claim) && differ &&
+                         with_documents(recipe, claim, DocumentUse::whole_positions);
+                }},
 };
 
 }  // namespace

@@ -51,6 +51,11 @@ namespace attest::check {
 [[nodiscard]] inline bool is_square(const Claim& claim) { return claim.shape.T == claim.shape.S; }
 [[nodiscard]] inline std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
 
+/// What a program with results of this type adds in.
+[[nodiscard]] inline Precision sums_of(Precision precision) {
+  return precision == Precision::tf32 ? Precision::f32 : precision;
+}
+
 /// Where query 0 of batch b stands among the keys: the claim's offset, packed documents aside.
 [[nodiscard]] inline std::int64_t claimed_offset(const Claim& claim, std::int64_t b) {
   const Mask& mask = claim.call.mask;

@@ -27,7 +27,11 @@ struct StageRow {
 /// a mistake of the other. Nothing of the size T×S is kept but by recipes that need a whole head (a softmax
 /// over queries), and those keep sums by column.
 /// Edge cases    hidden keys and values are not read, unless the recipe's mistake is to read them. A claim
-///               without query and key begins at the first stage that the dump has.
+///               without query and key begins at the first stage that the dump has; tables before it
+///               are empty. A row that sees no key is zero where the claim calls it an error. A recipe
+///               with an unknown dropout finds its mask from the dump's own weights or output
+///               (dropout_fit.h); one that calls a table by another's name is nothing where the dump
+///               does not hold it.
 /// Cost          a row: S·(D + E) multiplications and S exponentials; over heads or batch, that often.
 class Evaluation {
  public:

@@ -46,6 +46,10 @@ struct LookupRow {
       case Lookup::other_batch:
         out.b = (at.b + 1) % shape.B;
         break;
+      case Lookup::query_for_batch:
+        out.b = at.i;
+        out.i = 0;
+        break;
       case Lookup::query_for_key:
         out.first = at.i;
         out.step = 0;

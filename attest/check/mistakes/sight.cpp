@@ -82,8 +82,14 @@ std::optional<Sight> Sight::make(const Claim& claim, const lab::AttentionShape& 
   return out;
 }
 
+/// How many batches of a table a lookup reaches.
+std::int64_t Sight::batches_looked_up(Lookup lookup) const {
+  if (lookup == Lookup::batch_for_head) return program_.H;
+  return lookup == Lookup::query_for_batch ? program_.T : program_.B;
+}
+
 bool Sight::table_fits(const Shape& extents, Lookup lookup) const {
-  const std::int64_t heads_on_batches = lookup == Lookup::batch_for_head ? program_.H : program_.B;
+  const std::int64_t heads_on_batches = batches_looked_up(lookup);
   const std::int64_t batches_on_heads = lookup == Lookup::batch_for_head ? program_.B : program_.H;
   const auto reaches = [](std::int64_t extent, std::int64_t wanted) {
     return extent == 1 || wanted <= extent;
@@ -96,7 +102,7 @@ bool Sight::fits() const {
   const Mask& mask = call.mask;
   if (call.visible && !table_fits(call.visible->shape(), recipe_.lookup)) return false;
   if (call.bias && !table_fits(call.bias->shape(), bias_.lookup)) return false;
-  const std::int64_t batches = recipe_.lookup == Lookup::batch_for_head ? program_.H : program_.B;
+  const std::int64_t batches = batches_looked_up(recipe_.lookup);
   const auto per_batch = [](std::size_t size, std::int64_t wanted) {
     return size <= 1 || wanted <= static_cast<std::int64_t>(size);
   };
@@ -113,7 +119,7 @@ void Sight::arrange_documents() {
   packing_ = mask.packing;
   ids_ = mask.documents;
   const DocumentUse use = recipe_.documents;
-  if (use == DocumentUse::claimed) return;
+  if (use == DocumentUse::claimed || use == DocumentUse::whole_positions) return;
   packing_.query_starts = starts_with(use, std::move(packing_.query_starts));
   packing_.key_starts = starts_with(use, std::move(packing_.key_starts));
   ids_.query = each_batch(use, ids_.query, claim_->shape.T);
@@ -128,11 +134,12 @@ std::int64_t Sight::key_length(std::int64_t b) const {
 
 Sight::Document Sight::document_of(lab::RowPlace at) const {
   const auto& [queries, keys] = packing_;
+  const std::int64_t b = recipe_.offset_of_batch0 ? 0 : at.b;
   if (queries.empty()) {
     const bool own_sequence = program_.T == claim_->shape.T;
     const std::int64_t all = own_sequence ? claim_->shape.S : program_.S;
     return {.queries = program_.T,
-            .keys = recipe_.own_length_ignored ? all : std::min(all, key_length(at.b))};
+            .keys = recipe_.own_length_ignored ? all : std::min(all, key_length(b))};
   }
   const auto after = std::ranges::upper_bound(queries, at.i);
   const auto n = static_cast<std::size_t>(after - queries.begin()) - 1;
@@ -159,8 +166,13 @@ std::int64_t Sight::offset(std::int64_t b, const Document& own) const {
 }
 
 std::int64_t Sight::position(lab::RowPlace at) const {
+  if (recipe_.documents == DocumentUse::whole_positions) {
+    const Document all{.queries = program_.T, .keys = claim_->shape.S};
+    return offset(at.b, all) + at.i + recipe_.position_shift;
+  }
   const Document own = document_of(at);
-  return own.first_key + offset(at.b, own) + at.i - own.first_query + recipe_.position_shift;
+  return own.first_key + offset(recipe_.offset_of_batch0 ? 0 : at.b, own) + at.i - own.first_query +
+         recipe_.position_shift;
 }
 
 std::int64_t Sight::position_at_index(lab::RowPlace at) const {
@@ -318,6 +330,11 @@ void Sight::look(lab::RowPlace at, std::span<std::uint8_t> hidden) const {
   hide_by_bias(at, hidden);
   hide_by_document(at, hidden);
   if (recipe_.compose != Compose::both || recipe_.all_inverted) compose(hidden);
+  if (recipe_.open_keys == OpenKeys::none) return;
+  const std::int64_t open = recipe_.open_keys == OpenKeys::first ? 0 : position(at);
+  for (std::size_t j = 0; j < hidden.size(); ++j) {
+    if (claim_key(static_cast<std::int64_t>(j)) == open) hidden[j] = 0;
+  }
 }
 
 }  // namespace attest::check

@@ -55,6 +55,7 @@ class Sight {
         const BiasRecipe& bias, std::vector<std::int64_t> keys)
       : claim_(&claim), program_(program), recipe_(recipe), bias_(bias), keys_(std::move(keys)) {}
   [[nodiscard]] bool fits() const;
+  [[nodiscard]] std::int64_t batches_looked_up(Lookup lookup) const;
   [[nodiscard]] bool table_fits(const Shape& extents, Lookup lookup) const;
   void arrange_documents();
   [[nodiscard]] Document document_of(lab::RowPlace at) const;

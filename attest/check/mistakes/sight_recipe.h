@@ -15,15 +15,16 @@ enum class Lookup {
   batch0,
   head0,
   query0,
-  transposed,      ///< [b, h, j, i]
-  batch_for_head,  ///< the head counts along the batch axis, the batch along the head axis
-  tiled,           ///< batch (b·H + h) mod B: a mask for B tiled H times, read as batch-major
-  other_batch,     ///< batch b + 1
-  query_for_key,   ///< [b, h, i, i]: a mask of keys used for queries
-  one_longer,      ///< [b, h, i, j − 1]; key 0 may be seen
-  one_shorter,     ///< [b, h, i, j + 1]; the last key is hidden
-  from_the_end,    ///< [b, h, i, S − 1 − j]
-  heads_reversed,  ///< [b, H − 1 − h, i, j]
+  transposed,       ///< [b, h, j, i]
+  batch_for_head,   ///< the head counts along the batch axis, the batch along the head axis
+  tiled,            ///< batch (b·H + h) mod B: a mask for B tiled H times, read as batch-major
+  other_batch,      ///< batch b + 1
+  query_for_batch,  ///< [i, h, 0, j]: a mask [B, S] right-aligned as [T, S]
+  query_for_key,    ///< [b, h, i, i]: a mask of keys used for queries
+  one_longer,       ///< [b, h, i, j − 1]; key 0 may be seen
+  one_shorter,      ///< [b, h, i, j + 1]; the last key is hidden
+  from_the_end,     ///< [b, h, i, S − 1 − j]
+  heads_reversed,   ///< [b, H − 1 − h, i, j]
 };
 
 /// Who may see whom.
@@ -34,6 +35,7 @@ enum class Compose {
   masks_only,      ///< mask, lengths and documents
 };
 enum class OpenRows { none, first, last };
+enum class OpenKeys { none, first, own };
 enum class WindowForm {
   sliding,
   chunked,    ///< blocks of left + 1 positions
@@ -43,10 +45,11 @@ enum class WindowForm {
 enum class DocumentUse {
   claimed,
   ignored,
-  shifted,         ///< each boundary one later
-  equal_lengths,   ///< every document as long as the longest
-  equal_shares,    ///< the sequence in as many equal parts
-  since_previous,  ///< the document before is seen too
+  shifted,          ///< each boundary one later
+  equal_lengths,    ///< every document as long as the longest
+  equal_shares,     ///< the sequence in as many equal parts
+  whole_positions,  ///< kept apart, but positions count through the whole sequence
+  since_previous,   ///< the document before is seen too
 };
 
 /// As attest::Window: keys beside the query's own, to each side; nothing means all.
@@ -62,11 +65,13 @@ struct SightRecipe {
   std::optional<bool> causal{};
   std::optional<Corner> corner{};   ///< where positions begin; top_left: at 0
   bool own_length_ignored = false;  ///< bottom-right from S, not from the key length
+  bool offset_of_batch0 = false;    ///< for every batch
   std::int64_t position_shift = 0;  ///< of all that counts positions
   std::int64_t causal_shift = 0;    ///< of the causal bound alone: 1 shows a future key
   bool causal_reversed = false;     ///< j ≥ p
   std::int64_t causal_block = 0;    ///< sees to the end of its block of that many positions
   OpenRows open_rows = OpenRows::none;
+  OpenKeys open_keys = OpenKeys::none;  ///< seen whatever hides them
 
   std::optional<Sides> window{};
   WindowForm window_form = WindowForm::sliding;
