@@ -169,6 +169,12 @@ void expect_right(const io::NamedTensors& dump, const Probe& probe) {
                 limits.d_value, "d_value");
 }
 
+/// Whether this build has the command that probes are for.
+bool attest_checks() {
+  static const bool has = run_attest({"check", "--help"}).code == 0;
+  return has;
+}
+
 /// Writes the probe and its snippet, runs it, and judges what it wrote.
 void run_snippet(const ProbeRequest& request, const check::ProbePlace& place,
                  check::Framework framework, const std::string& command) {
@@ -187,6 +193,9 @@ void run_snippet(const ProbeRequest& request, const check::ProbePlace& place,
   const auto dump = io::read_tensors(scratch.file(check::name_of_dump(place)));
   ASSERT_TRUE(dump) << dump.failure().message;
   expect_right(*dump, make_probe(request).value());
+  if (!attest_checks()) return;
+  const Ended judged = run_attest({"check", scratch.file(check::name_of_dump(place))});
+  EXPECT_EQ(judged.code, 0) << judged.out << judged.err;
 }
 
 /// One of each kind of thing that a snippet has to do.

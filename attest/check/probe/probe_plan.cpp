@@ -108,6 +108,8 @@ class Planner {
   }
 
   Result<void> place_corner() {
+    // Said, too: a file that says nothing at all claims nothing.
+    if (!f_.causal) words().causal = "none";
     if (!f_.causal) return {};
     Corner corner = f_.cache ? Corner::at_offset : Corner::square;
     if (f_.corner) {
