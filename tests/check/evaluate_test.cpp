@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 
 #include "attest/base/random.h"
 #include "attest/check/mistakes/catalogue.h"
 #include "attest/lab/attention.h"
+#include "attest/lab/attention_row.h"
 
 namespace attest::check {
 namespace {
@@ -125,6 +127,32 @@ TEST(Evaluate, TheClaimItselfIsTheExactTiersAnswer) {
           expect_near(row.log_sum_exp, exact.log_sum_exp(b, h, i), where);
           if (HasFailure()) return;
         }
+      }
+    }
+  }
+}
+
+TEST(Evaluate, EveryTableIsTheExactTiers) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Random random(seed);
+    const Dump dump = dump_of(any_case(random));
+    const AttentionCase& call = dump.claim.call;
+    const lab::AttentionShape& s = dump.claim.shape;
+    const lab::RowPlace at{s.B - 1, s.H - 1, s.T - 1};
+    const auto exact = lab::attention_row(call.inputs(), call.options(), at).value();
+    auto evaluation = Evaluation::make(dump, {});
+    ASSERT_TRUE(evaluation.has_value());
+    const StageRow& row = evaluation->row(at);
+    const std::pair<const std::vector<double>&, const std::vector<double>&> tables[] = {
+        {row.dot, exact.dot},
+        {row.scaled, exact.scaled},
+        {row.capped, exact.capped},
+        {row.biased, exact.biased},
+        {row.masked, exact.masked}};
+    for (const auto& [found, wanted] : tables) {
+      ASSERT_EQ(found.size(), wanted.size());
+      for (std::size_t j = 0; j < found.size(); ++j) {
+        expect_near(found[j], wanted[j], "seed " + std::to_string(seed));
       }
     }
   }
