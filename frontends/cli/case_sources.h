@@ -25,6 +25,19 @@ class Sources {
   /// The tensor of a role, or nothing if there is none. `flag` is the option that may name it.
   Result<std::optional<AnyTensor>> find(const std::string& role, const std::string& flag);
 
+  struct Named {
+    AnyTensor tensor;
+    std::string name;  ///< in the bundle, or of the file
+  };
+  /// The same, and what it is called there.
+  Result<std::optional<Named>> find_named(const std::string& role, const std::string& flag);
+
+  /// Whether the bundle holds a tensor of that name.
+  [[nodiscard]] bool holds(const std::string& name) const { return bundle_.find(name) != nullptr; }
+
+  /// The tensors that nobody asked for yet, handed on: no longer this object's, nor its remark.
+  [[nodiscard]] io::NamedTensors rest();
+
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
 
   /// Everything that was taken for granted; to be called once, at the end.

@@ -43,6 +43,7 @@ using Action = std::function<int()>;
 void add_demo(CLI::App& app, Action& action);
 void add_exact(CLI::App& app, Action& action);
 void add_attend(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_diff(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);

@@ -7,6 +7,7 @@
 
 #include "attest/check/difference.h"
 #include "frontends/cli/command.h"
+#include "frontends/cli/diff_stages.h"
 #include "frontends/cli/options.h"
 #include "frontends/cli/print.h"
 #include "frontends/cli/read_stages.h"
@@ -22,6 +23,7 @@ struct DiffOptions {
   std::vector<std::string> only;
   bool nan_matches = false;
   bool json = false;
+  StagesOptions stages;
 };
 
 bool holds(const check::NamedStages& stages, const std::string& name) {
@@ -42,6 +44,7 @@ int diff(DiffOptions o) {
   if (o.first == "-" && o.second == "-") {
     return fail({ErrorKind::value, "usage", "[diff] standard input can be one of the two only"});
   }
+  if (o.stages.chosen) return diff_stages(o.first, o.second, o.stages, o.json);
   if (o.ulp) o.tolerance.ulp = static_cast<std::uint64_t>(*o.ulp);
   if (o.nan_matches) o.tolerance.shared_nan = check::SharedNaN::matches;
   std::optional<Progress> progress("diff");
@@ -70,11 +73,16 @@ A tensor that only one of them holds is a difference; --only NAME leaves the oth
 without names (.npy, a JSON array) are compared with each other whatever they are called.
 Exit 0 match, 1 differs, 2 bad input, 3 cannot be told (no number was compared, or NaN in both).
 
+--stages takes two dumps of attention as `attest check` reads them, and finds the first stage
+(dot, scaled, ... weights, output) at which they differ beyond the rounding of their number types.
+What the second did there is then judged from the first's tensors before that stage.
+
 Examples:
   attest trace --json > a.jsonl
   attest trace --scale 1 --json > b.jsonl
   attest diff a.jsonl b.jsonl
-  attest diff mine.safetensors theirs.npz --only output --abs 1e-6)";
+  attest diff mine.safetensors theirs.npz --only output --abs 1e-6
+  attest diff --stages mine.safetensors theirs.npz --causal)";
 
 }  // namespace
 
@@ -85,6 +93,7 @@ void add_diff(CLI::App& app, Action& action) {
   command->footer(footer);
   command->add_option("A", o->first, "The reference")->required();
   command->add_option("B", o->second, "What is compared with it")->required();
+  auto* stages = add_stages_options(*command, o->stages);
   add_integer(*command, "--ulp", o->ulp, "Accept this many units in the last place", {.least = 0});
   add_number(*command, "--abs", o->tolerance.absolute, "Accept this absolute difference",
              NumberRange::not_negative);
@@ -94,6 +103,9 @@ void add_diff(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   command->add_flag("--nan-matches", o->nan_matches, "NaN in both counts as equal");
   command->add_flag("--json", o->json, "The report as JSON");
+  for (const char* plain : {"--ulp", "--abs", "--rel", "--only", "--nan-matches"}) {
+    stages->excludes(command->get_option(plain));
+  }
   command->callback([&action, o] { action = [o] { return diff(*o); }; });
 }
 

@@ -85,6 +85,7 @@ constexpr const char* description = R"(Attention you can check.
 
 Examples:
   attest demo
+  attest check dump.safetensors --causal bottom-right --html report.html
   attest trace --workbook two-position --causal --row 1
   attest why --workbook block 'h0.weights[2,2]'
   attest attend dump.safetensors --causal bottom-right --out result.npz
@@ -120,6 +121,7 @@ int run(int argc, char** argv) {
   Action action;
   add_demo(app, action);
   add_exact(app, action);
+  add_check(app, action);
   add_attend(app, action);
   add_trace(app, action);
   add_diff(app, action);

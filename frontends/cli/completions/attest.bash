@@ -13,7 +13,7 @@ _attest() {
   done
 
   if [[ -z $command ]]; then
-    choices="demo exact attend trace why diff probe verify bench inspect --help --version"
+    choices="demo exact check attend trace why diff probe verify bench inspect --help --version"
   elif [[ $command == exact && $word != -* ]]; then
     choices="matmul softmax attention block"
   else
@@ -22,6 +22,12 @@ _attest() {
       --empty-row) choices="error zero nan" ;;
       --layout) choices="bhtd bthd packed lbe" ;;
       --isa) [[ $command == inspect ]] || choices="portable avx2 avx512 avx512bf16 amx" ;;
+      --precision) choices="f64 f32 tf32 f16 bf16" ;;
+      --scores-are) choices="dot scaled capped biased masked" ;;
+      --output-layout) choices="bhtd bthd packed lbe" ;;
+      --rope) choices="half interleaved" ;;
+      --explain) choices=$("$program" check --list 2>/dev/null |
+                             grep -oE '^[a-z0-9_]+\.[a-zA-Z0-9_.+]+') ;;
       --dtype) choices="f64 f32 f16 bf16" ;;
       --features) choices="causal top-left bottom-right window mask bias grouped alibi sink softcap
                            scale rope rope-interleaved cache lengths packed dropout gradients" ;;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Completion of the attest command for fish. Option names are read from the program's own --help.
 
-set -l commands demo exact attend trace why diff probe verify bench inspect
+set -l commands demo exact check attend trace why diff probe verify bench inspect
 complete -c attest -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
 complete -c attest -n "not __fish_seen_subcommand_from $commands" -l help -d 'Print help'
 complete -c attest -n "not __fish_seen_subcommand_from $commands" -l version -d 'Print the version'
@@ -14,9 +14,13 @@ end
 complete -c attest -n "__fish_seen_subcommand_from $commands; \
     and string match -q -- '-*' (commandline -ct)" -f -a "(__attest_options)"
 
-complete -c attest -l causal -a "top-left bottom-right none" -n "__fish_seen_subcommand_from attend trace why"
-complete -c attest -l empty-row -x -a "error zero nan" -n "__fish_seen_subcommand_from attend trace why"
-complete -c attest -l layout -x -a "bhtd bthd packed lbe" -n "__fish_seen_subcommand_from attend trace why"
+complete -c attest -l causal -a "top-left bottom-right none" -n "__fish_seen_subcommand_from attend check trace why"
+complete -c attest -l empty-row -x -a "error zero nan" -n "__fish_seen_subcommand_from attend check trace why"
+complete -c attest -l layout -x -a "bhtd bthd packed lbe" -n "__fish_seen_subcommand_from attend check trace why"
+complete -c attest -l precision -x -a "f64 f32 tf32 f16 bf16" -n "__fish_seen_subcommand_from check"
+complete -c attest -l scores-are -x -a "dot scaled capped biased masked" -n "__fish_seen_subcommand_from check"
+complete -c attest -l output-layout -x -a "bhtd bthd packed lbe" -n "__fish_seen_subcommand_from check"
+complete -c attest -l rope -x -a "half interleaved" -n "__fish_seen_subcommand_from check"
 complete -c attest -l dtype -x -a "f64 f32 f16 bf16" -n "__fish_seen_subcommand_from attend"
 complete -c attest -l isa -x -a "portable avx2 avx512 avx512bf16 amx" -n "__fish_seen_subcommand_from attend bench"
 complete -c attest -l features -x -a "causal top-left bottom-right window mask bias grouped alibi sink softcap scale rope rope-interleaved cache lengths packed dropout gradients" -n "__fish_seen_subcommand_from probe"

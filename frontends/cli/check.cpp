@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// attest check: whether anybody's attention is right, and which mistake gives its numbers if not.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "attest/check/diagnose/diagnosis.h"
+#include "attest/io/bytes.h"
+#include "frontends/cli/check_catalogue.h"
+#include "frontends/cli/check_dump.h"
+#include "frontends/cli/check_readings.h"
+#include "frontends/cli/check_verdict.h"
+#include "frontends/cli/command.h"
+#include "frontends/cli/options.h"
+
+namespace attest::cli {
+namespace {
+
+struct CheckOptions {
+  DumpOptions dump;
+  bool json = false;
+  std::string html;
+  bool list = false;
+  bool page = false;
+  std::string explain;
+  std::optional<std::int64_t> most_mistakes;
+};
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+  return io::write_file(path, std::as_bytes(std::span(text)));
+}
+
+int check_without_claim(LoadedDump& loaded, const CheckOptions& o) {
+  auto readings = [&] {
+    CheckProgress progress("check");
+    return compare_usual_readings(loaded, progress.function());
+  }();
+  if (!readings) return fail(in_words_of_options(readings.failure()));
+  if (!o.html.empty()) {
+    const auto shown = std::ranges::find(*readings, true, &Reading::reproduces);
+    const Reading& reading = shown == readings->end() ? readings->front() : *shown;
+    check::Diagnosis page = reading.diagnosis;
+    page.judgement =
+        exit_of(*readings) == Exit::done ? check::Judgement::right : check::Judgement::undecided;
+    page.remarks = loaded.remarks;
+    page.remarks.push_back("nothing says what is meant; this page shows the reading: " +
+                           reading.label);
+    const auto ok = write_text(o.html, check::to_html(loaded.dump, page));
+    if (!ok) return fail(ok.failure());
+    note("wrote " + o.html);
+  }
+  const int written = write_out(o.json ? to_json(*readings) + "\n" : to_text(*readings));
+  return written == Exit::done ? exit_of(*readings) : written;
+}
+
+int check_dump(const CheckOptions& o) {
+  if (o.list) return write_out(list_of_mistakes());
+  if (o.page) return write_out(mistakes_page());
+  if (!o.explain.empty()) {
+    const auto text = explanation_of(o.explain);
+    return text ? write_out(*text) : fail(text.failure());
+  }
+  if (!o.html.empty()) {
+    if (const auto ok = can_write("--html", o.html); !ok) return fail(ok.failure());
+  }
+  auto loaded = load_dump(o.dump);
+  if (!loaded) return fail(in_words_of_options(loaded.failure()));
+  for (const std::string& remark : loaded->remarks) note(remark);
+  if (!loaded->claimed) return check_without_claim(*loaded, o);
+  auto diagnosis = diagnosed(loaded->dump, o.most_mistakes.value_or(3));
+  if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
+  if (!o.html.empty()) {
+    check::Diagnosis page = *diagnosis;
+    page.remarks.insert(page.remarks.end(), loaded->remarks.begin(), loaded->remarks.end());
+    const auto ok = write_text(o.html, check::to_html(loaded->dump, page));
+    if (!ok) return fail(ok.failure());
+    note("wrote " + o.html);
+  }
+  const int written = write_out(o.json ? check::to_json(loaded->dump, *diagnosis) + "\n"
+                                       : check::to_text(loaded->dump, *diagnosis));
+  return written == Exit::done ? exit_of(diagnosis->judgement) : written;
+}
+
+constexpr const char* footer = R"(
+FILE holds what an attention function was given (query, key, value and, where it has them, mask,
+bias, sink, key_lengths, cu_seqlens, past_key and past_value, cos and sin) and what it made of
+them: output, or weights, scores, log_sum_exp. Names that frameworks use are known (q, Q,
+attn_mask, attn_weights, lse, ...); what was guessed is said on standard error. Enough is
+query, key, value and output; or scores and weights; or weights, value and output; or any other
+two tables that follow from one another.
+
+The verdict is relative to a claim: --convention NAME, the options below, or what the file says
+of itself (metadata attest.causal = top-left and so on, or an ONNX Attention node's attributes).
+--causal none claims plain attention. Where nothing is claimed, the usual readings of the tensors
+are compared: exit 0 if all of them give these numbers, else 3.
+
+Exit 0 right (also: right within the rounding of its number type), 1 wrong, 2 bad input, 3 this
+input cannot tell.
+
+Five lines make a dump.
+  PyTorch         from safetensors.torch import save_file
+                  q, k, v = (torch.randn(2, 6, 11, 12) for _ in range(3))
+                  out = my_attention(q, k, v)
+                  save_file({n: t.contiguous() for n, t in zip(("query", "key", "value", "output"),
+                            (q, k, v, out))}, "dump.safetensors")
+                  attest check dump.safetensors --convention pytorch-sdpa --causal
+  JAX             q, k, v = (jax.random.normal(s, (2, 11, 6, 12)) for s in jax.random.split(seed, 3))
+                  out = my_attention(q, k, v)
+                  np.savez("dump.npz", query=q, key=k, value=v, output=out)
+                  attest check dump.npz --convention jax --causal
+  NumPy           out = my_attention(q, k, v)             # [B, H, T, D]
+                  np.savez("dump.npz", query=q, key=k, value=v, output=out)
+                  attest check dump.npz --causal none
+  ONNX Runtime    feeds = {"Q": q, "K": k, "V": v}
+                  out = onnxruntime.InferenceSession("model.onnx").run(None, feeds)
+                  np.savez("dump.npz", **feeds, output=out[0])
+                  attest check dump.npz --convention onnx-24 --causal none
+  C++             attest::io::NamedTensors dump;          // attest/io/tensor_file.h
+                  dump.add("query", q);                   // attest::Tensor<float>, [B, H, T, D]
+                  dump.add("key", k), dump.add("value", v), dump.add("output", out);
+                  attest::io::write_tensors("dump.safetensors", dump).value();
+                  attest check dump.safetensors --causal bottom-right
+
+Examples:
+  attest check dump.safetensors --causal bottom-right --html report.html
+  attest check dump.npz --convention flash-attention --causal --window 128,0
+  attest check --query q.npy --key k.npy --value v.npy --output o.npy --causal none
+  attest check acts.safetensors --prefix ex0. --scale 0.125 --causal
+  attest check --explain causal.top_left)";
+
+}  // namespace
+
+void add_check(CLI::App& app, Action& action) {
+  auto o = std::make_shared<CheckOptions>();
+  auto* command = app.add_subcommand(
+      "check", "Say whether somebody's attention is right, and which mistake explains it if not");
+  command->footer(footer);
+  add_dump_options(*command, o->dump);
+  add_integer(*command, "--most-mistakes", o->most_mistakes,
+              "So many mistakes are combined at most (default 3)", {.least = 1, .most = 3});
+  command->add_flag("--json", o->json, "The verdict as JSON");
+  add_word(*command, "--html", o->html, "Write a page with a heat map of the error there");
+  auto* list = command->add_flag("--list", o->list, "List the mistakes that are known");
+  auto* page = command->add_flag("--mistakes", o->page, "Print them as docs/mistakes.md");
+  auto* explain = add_word(*command, "--explain", o->explain, "Print one mistake");
+  list->excludes(page)->excludes(explain);
+  page->excludes(explain);
+  for (auto* print : {list, page, explain}) {
+    print->excludes(command->get_option("--json"))->excludes(command->get_option("--html"));
+  }
+  command->callback([&action, o] { action = [o] { return check_dump(*o); }; });
+}
+
+}  // namespace attest::cli

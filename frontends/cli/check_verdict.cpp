@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "frontends/cli/check_verdict.h"
+
+namespace attest::cli {
+
+Exit exit_of(check::Judgement judgement) {
+  switch (judgement) {
+    case check::Judgement::right:
+    case check::Judgement::right_by_rounding:
+      return Exit::done;
+    case check::Judgement::wrong_named:
+    case check::Judgement::wrong_unexplained:
+      return Exit::differs;
+    case check::Judgement::undecided:
+      break;
+  }
+  return Exit::cannot_tell;
+}
+
+Result<check::Diagnosis> diagnosed(const check::Dump& dump, std::int64_t most_mistakes) {
+  CheckProgress progress("check");
+  return check::diagnose(dump, {.progress = progress.function(), .most_mistakes = most_mistakes});
+}
+
+}  // namespace attest::cli

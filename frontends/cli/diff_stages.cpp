@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// attest diff --stages: where two implementations part, and what the second did there.
+#include "frontends/cli/diff_stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "attest/base/text.h"
+#include "attest/check/diagnose/compare_dumps.h"
+#include "attest/io/json.h"
+#include "frontends/cli/check_dump.h"
+#include "frontends/cli/check_readings.h"
+#include "frontends/cli/check_verdict.h"
+#include "frontends/cli/command.h"
+
+namespace attest::cli {
+namespace {
+
+using Differences = std::vector<check::TableDifference>;
+
+Result<LoadedDump> load(const std::string& path, const StagesOptions& options) {
+  DumpOptions of_file = options.dump;
+  of_file.inputs.file = path;
+  auto loaded = load_dump(of_file);
+  if (!loaded) return loaded.failure();
+  for (const std::string& remark : loaded->remarks) note(sentence(path, ": ", remark));
+  return loaded;
+}
+
+/// The first's claim; where nobody makes one, the usual reading that gives its numbers.
+Result<void> settle_claim(LoadedDump& first, const std::string& path) {
+  if (first.claimed) return {};
+  CheckProgress progress("diff");
+  const auto readings = compare_usual_readings(first, progress.function());
+  if (!readings) return readings.failure();
+  const auto found = std::ranges::find(*readings, true, &Reading::reproduces);
+  note(found == readings->end()
+           ? sentence(path, ": no usual reading gives its numbers; taking plain attention")
+           : sentence(path, ": taken as ", found->flags));
+  return {};
+}
+
+std::string text_of(const Differences& stages) {
+  std::string out = fmt::format("{}  {}  {}  {}  {}  first that differs\n", left("stage", 11),
+                                right("numbers", 9), right("differ", 9), right("largest", 9),
+                                right("/rounding", 9));
+  for (const check::TableDifference& each : stages) {
+    out += fmt::format("{}  {}  {}  {}  {}", left(std::string(check::name_of(each.stage)), 11),
+                       right(std::to_string(each.compared), 9),
+                       right(std::to_string(each.different), 9),
+                       right(three_digits(each.largest), 9), right(three_digits(each.used), 9));
+    if (each.different > 0) {
+      out += fmt::format("  {} {} against {}", each.address, shortest(each.first),
+                         shortest(each.second));
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string json_of(const Differences& stages, const check::Dump* judged,
+                    const check::Diagnosis* diagnosis) {
+  std::string out = "{\"attest-diff-stages\":1,\"stages\":[";
+  for (const check::TableDifference& each : stages) {
+    if (out.back() != '[') out += ',';
+    out += "{\"stage\":";
+    io::append_json_string(out, check::name_of(each.stage));
+    out += fmt::format(",\"compared\":{},\"different\":{},\"largest\":", each.compared,
+                       each.different);
+    io::append_json_number(out, each.largest);
+    out += ",\"used\":";
+    io::append_json_number(out, each.used);
+    if (each.different > 0) {
+      out += ",\"address\":";
+      io::append_json_string(out, each.address);
+      out += ",\"first\":";
+      io::append_json_number(out, each.first);
+      out += ",\"second\":";
+      io::append_json_number(out, each.second);
+    }
+    out += '}';
+  }
+  out += "],\"first_different\":";
+  const auto differs = std::ranges::find_if(
+      stages, [](const check::TableDifference& each) { return each.different > 0; });
+  if (differs == stages.end()) {
+    out += "null";
+  } else {
+    io::append_json_string(out, check::name_of(differs->stage));
+  }
+  if (diagnosis != nullptr) out += ",\"diagnosis\":" + check::to_json(*judged, *diagnosis);
+  return out + "}\n";
+}
+
+}  // namespace
+
+CLI::Option* add_stages_options(CLI::App& command, StagesOptions& o) {
+  auto* stages = command.add_flag("--stages", o.chosen,
+                                  "Compare two dumps of attention stage by stage, beyond rounding, "
+                                  "and say what explains the first that differs");
+  const std::vector<CLI::Option*> before = command.get_options();
+  add_dump_options(command, o.dump);
+  command.remove_option(command.get_option("FILE"));
+  for (CLI::Option* option : command.get_options()) {
+    if (std::ranges::find(before, option) != before.end()) continue;
+    option->needs(stages)->group("With --stages, as attest check has them");
+  }
+  return stages;
+}
+
+int diff_stages(const std::string& first_path, const std::string& second_path,
+                const StagesOptions& options, bool json) {
+  auto first = load(first_path, options);
+  if (!first) return fail(in_words_of_options(first.failure()));
+  auto second = load(second_path, options);
+  if (!second) return fail(in_words_of_options(second.failure()));
+  if (auto ok = settle_claim(*first, first_path); !ok) {
+    return fail(in_words_of_options(ok.failure()));
+  }
+  const auto stages = check::compare_stages(first->dump, second->dump);
+  if (!stages) return fail(stages.failure());
+  const auto differs = std::ranges::find_if(
+      *stages, [](const check::TableDifference& each) { return each.different > 0; });
+  if (differs == stages->end()) {
+    const int written = write_out(json ? json_of(*stages, nullptr, nullptr)
+                                       : text_of(*stages) +
+                                             "match: no stage differs beyond "
+                                             "rounding\n");
+    return written;
+  }
+  const check::Dump judged = check::dump_at_stage(first->dump, second->dump, differs->stage);
+  const auto diagnosis = diagnosed(judged, 3);
+  if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
+  const std::string text = json ? json_of(*stages, &judged, &*diagnosis)
+                                : text_of(*stages) +
+                                      fmt::format(
+                                          "first stage that differs: {}\n\nthe second, from the "
+                                          "first's tensors before that stage:\n",
+                                          check::name_of(differs->stage)) +
+                                      check::to_text(judged, *diagnosis);
+  const int written = write_out(text);
+  return written == Exit::done ? Exit::differs : written;
+}
+
+}  // namespace attest::cli
