@@ -264,14 +264,28 @@ struct PlainBlock {
         }
       }
     }
-    const auto line = [&](std::vector<float*> numbers) {
-      float peak = -INFINITY, sum = 0;
+    const auto once = [](std::vector<float*>& numbers, float more) {
+      float peak = more == 0 ? -INFINITY : 0, sum = 0;
       for (const float* x : numbers) peak = std::max(peak, *x);
       for (float* x : numbers) {
         *x = peak == -INFINITY ? 0 : std::exp(*x - peak);
         sum += *x;
       }
+      if (more != 0) sum += more * std::exp(-peak);
       for (float* x : numbers) *x = sum == 0 ? 0 : *x / sum;
+    };
+    const auto line = [&](std::vector<float*> numbers) {
+      float peak = -INFINITY;
+      for (const float* x : numbers) peak = std::max(peak, *x);
+      for (float* x : numbers) {
+        if (has("softmax.base2")) *x *= 0.6931471805599453F;
+        if (has("softmax.exp_with_log2e")) *x *= 1.4426950408889634F;
+        if (has("softmax.sigmoid")) *x = 1 / (1 + std::exp(-*x));
+        if (has("softmax.unnormalised")) *x = peak == -INFINITY ? 0 : std::exp(*x - peak);
+      }
+      if (has("softmax.sigmoid") || has("softmax.unnormalised")) return;
+      once(numbers, has("softmax.plus_one") ? 1.0F : 0.0F);
+      if (has("softmax.twice") && peak != -INFINITY) once(numbers, 0);
     };
     const bool over_heads = has("softmax.over_heads"), over_queries = has("softmax.over_queries");
     for (std::size_t a = 0; a < (over_heads ? T : H); ++a) {

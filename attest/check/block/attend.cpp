@@ -112,7 +112,8 @@ struct Scores {
 };
 
 /// Makes weights of scores along one line of a table [B·H·T, T].
-void soften(Numbers& table, const std::vector<std::size_t>& line, const Rounding& u) {
+void soften(Numbers& table, const std::vector<std::size_t>& line, AttendRecipe::Form form,
+            const Rounding& u) {
   SoftmaxInput row;
   for (const std::size_t n : line) {
     row.x.push_back(table.value[n]);
@@ -122,7 +123,7 @@ void soften(Numbers& table, const std::vector<std::size_t>& line, const Rounding
   }
   bool any = false;
   for (const double x : row.x) any = any || x != -infinity;
-  if (any) softmax(row, u);
+  if (any) weigh(row, form, u);
   for (std::size_t n = 0; n < line.size(); ++n) {
     if (!any) {  // an empty row: zeros, as most libraries have it
       table.set(line[n], 0, 0, 0);
@@ -134,7 +135,9 @@ void soften(Numbers& table, const std::vector<std::size_t>& line, const Rounding
   }
 }
 
-void soften_all(Numbers& table, AttendRecipe::Over over, const AttendShape& s, const Rounding& u) {
+void soften_all(Numbers& table, const AttendRecipe& recipe, const AttendShape& s,
+                const Rounding& u) {
+  const AttendRecipe::Over over = recipe.softmax;
   if (over == AttendRecipe::Over::nothing) {
     for (std::size_t n = 0; n < table.value.size(); ++n) {
       if (table.value[n] == -infinity) table.set(n, 0, 0, 0);
@@ -154,7 +157,7 @@ void soften_all(Numbers& table, AttendRecipe::Over over, const AttendShape& s, c
                          : over == AttendRecipe::Over::queries ? place(b, first, third, second)
                                                                : place(b, first, second, third));
         }
-        soften(table, line, u);
+        soften(table, line, recipe.form, u);
       }
     }
   }
@@ -179,7 +182,7 @@ Numbers attention_weights(const AttendInputs& in, const AttendRecipe& recipe,
       out.set(at, score.value, score.variance, score.bound);
     }
   }
-  soften_all(out, recipe.softmax, shape, u);
+  soften_all(out, recipe, shape, u);
   for (std::int64_t r = 0; recipe.after_softmax && r < out.rows; ++r) {
     for (std::int64_t j = 0; j < T; ++j) {
       if (!visible(recipe.visible, r % T, j)) out.set(out.at(r, j), 0, 0, 0);

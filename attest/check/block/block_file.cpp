@@ -77,7 +77,8 @@ class Reader {
                      " layers, from ", *layers.begin(), " to ", *layers.rbegin(),
                      "; say which one is meant");
     }
-    for (const auto& [name, tensor] : tensors_.tensors) {
+    for (const auto& named : tensors_.tensors) {
+      const std::string& name = named.first;
       const auto mapped = std::find_if(options_.names.begin(), options_.names.end(),
                                        [&](const auto& entry) { return entry.second == name; });
       const LayerName layer = block::layer_of(name);
@@ -89,7 +90,7 @@ class Reader {
         say(name, " is not used: its name says nothing");
         continue;
       }
-      const auto [place, fresh] = given_.insert({meaning, {name, &tensor}});
+      const auto [place, fresh] = given_.insert({meaning, {name, &named.second}});
       if (!fresh) {
         return failure(ErrorKind::value, "duplicate-name", place->second.name, " and ", name,
                        " both seem to be ", meaning, "; say which one is meant");

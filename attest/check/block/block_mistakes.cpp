@@ -71,10 +71,7 @@ const NormEntry norm_entries[] = {
      }},
     {"sample_variance", "divides the squares by n − 1, not by n",
      "var() or std() with their default correction (unbiased, ddof = 1)",
-     [](NormRecipe& r, const BlockConfig& c, double) {
-       r.sample = true;
-       return c.norm == Norm::layer_norm;
-     }},
+     [](NormRecipe& r, const BlockConfig&, double) { return r.sample = true; }},
     {"sum_for_mean", "adds the squares up and does not divide by n",
      "sum() for mean(), or F.normalize, in the norm",
      [](NormRecipe& r, const BlockConfig&, double) { return r.sum_for_mean = true; }},

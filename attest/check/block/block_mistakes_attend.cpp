@@ -241,6 +241,32 @@ void add_score_mistakes(Entries& e) {
             return over != Over::heads || c.heads > 1;
           });
   }
+  using Form = AttendRecipe::Form;
+  struct Forms {
+    Form form;
+    const char *name, *what, *look_for;
+  };
+  for (const Forms& f :
+       {Forms{Form::base2, "softmax.base2", "The softmax has powers of 2 for powers of e.",
+              "Look for exp2 without the factor log2(e) in the scale."},
+        Forms{Form::log2e_twice, "softmax.exp_with_log2e",
+              "The softmax has powers of e, and the factor log2(e) that powers of 2 need.",
+              "Look for exp where exp2 is meant."},
+        Forms{Form::twice, "softmax.twice", "The softmax is taken twice.",
+              "Look for a softmax on weights that are one already."},
+        Forms{Form::plus_one, "softmax.plus_one", "There is 1 more in the softmax's sum (a sink).",
+              "Look for softmax_one, or a sink of zero."},
+        Forms{Form::unnormalised, "softmax.unnormalised",
+              "The exponentials are not divided by their sum.",
+              "Look for the division by the sum."},
+        Forms{Form::sigmoid, "softmax.sigmoid", "There is a sigmoid for the softmax.",
+              "Look for sigmoid attention."}}) {
+    e.add({.name = f.name, .what = f.what, .look_for = f.look_for},
+          [form = f.form](Recipe& r, const Config&, double) {
+            r.attend.form = form;
+            return true;
+          });
+  }
   e.add({.name = "attention.dropout_scale",
          .what = "The weights are multiplied by 1/(1 − p): the scale of a dropout that drops "
                  "nothing.",

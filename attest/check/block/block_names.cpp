@@ -166,7 +166,7 @@ std::string meaning_of(std::string_view rest, const NameContext& context) {
     const bool gain = what.starts_with("norm") && std::string_view(kind) == "_weight";
     return what + (gain ? "_gain" : kind);
   }
-  const std::string table = find(table_names, name);
+  std::string table = find(table_names, name);
   if (!table.empty()) return table;
   const std::size_t dot = name.rfind('.');
   return short_name(dot == std::string::npos ? name : name.substr(dot + 1), context);

@@ -97,6 +97,15 @@ struct AttendRecipe {
   double alibi_sign = 1;
   bool alibi_geometric = false;
   enum class Over { keys, queries, heads, nothing } softmax = Over::keys;
+  enum class Form {
+    softmax,
+    base2,         ///< powers of 2
+    log2e_twice,   ///< e^(x·log2 e)
+    twice,         ///< the softmax of the softmax
+    plus_one,      ///< 1 more in the sum
+    unnormalised,  ///< e^(x − peak)
+    sigmoid,
+  } form = Form::softmax;
   double dropout_factor = 1;
   RopeRecipe rope{};
 };

@@ -317,10 +317,55 @@ void softmax(SoftmaxInput& row, const Rounding& u) {
   if (row.variance.empty()) return;
   for (std::size_t j = 0; j < row.x.size(); ++j) {
     const double w = row.x[j];
-    row.variance[j] = w * w * (spread[j] + shared_spread) + mean_square(u.store * w);
+    const double lost = std::max(u.store * w, u.floor);
+    row.variance[j] = w * w * (spread[j] + shared_spread) + mean_square(lost);
     const double relative = std::expm1(std::min(limit[j] + shared_limit, 700.0));
-    row.bound[j] = w * relative + u.store * std::max(w, u.least);
+    row.bound[j] = w * relative + lost;
   }
+}
+
+void weigh(SoftmaxInput& row, AttendRecipe::Form form, const Rounding& u) {
+  using Form = AttendRecipe::Form;
+  constexpr double ln2 = 0.69314718055994530942;
+  const bool noisy = !row.variance.empty();
+  const auto put = [&](std::size_t j, double value, double slope, double lost) {
+    row.x[j] = value;
+    if (!noisy) return;
+    row.variance[j] = slope * slope * row.variance[j] + mean_square(lost);
+    row.bound[j] = slope * std::expm1(std::min(row.bound[j], 700.0)) + lost;
+  };
+  double peak = form == Form::plus_one ? 0 : -std::numeric_limits<double>::infinity();
+  for (const double x : row.x) peak = std::max(peak, x);
+  const bool stretched = form == Form::base2 || form == Form::log2e_twice;
+  for (std::size_t j = 0; j < row.x.size(); ++j) {
+    const double x = row.x[j];
+    const bool hidden = x == -std::numeric_limits<double>::infinity();
+    if (stretched && !hidden) {
+      const double factor = form == Form::base2 ? ln2 : 1 / ln2;
+      row.x[j] = x * factor;
+      if (!noisy) continue;
+      const double lost = 2 * u.sum * (std::fabs(x * factor) + peak);
+      row.variance[j] = factor * factor * row.variance[j] + mean_square(lost);
+      row.bound[j] = factor * row.bound[j] + lost;
+    } else if (form == Form::unnormalised) {
+      const double w = std::exp(x - peak);
+      put(j, w, w, hidden ? 0 : w * (u.sum * (std::fabs(x - peak) + 4) + u.store) + u.floor);
+    } else if (form == Form::sigmoid) {
+      const double w = 1 / (1 + std::exp(-x));
+      put(j, w, w * (1 - w), hidden ? 0 : w * (4 * u.sum + u.store) + u.floor);
+    }
+  }
+  if (form == Form::unnormalised || form == Form::sigmoid) return;
+  if (form == Form::plus_one) {
+    row.x.push_back(0);
+    if (noisy) row.variance.push_back(0), row.bound.push_back(0);
+  }
+  softmax(row, u);
+  if (form == Form::plus_one) {
+    row.x.pop_back();
+    if (noisy) row.variance.pop_back(), row.bound.pop_back();
+  }
+  if (form == Form::twice) softmax(row, u);
 }
 
 }  // namespace attest::check::block

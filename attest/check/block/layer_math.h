@@ -39,10 +39,13 @@ struct RopeData {
 [[nodiscard]] Numbers turned(const Numbers& x, std::int64_t heads, const RopeRecipe& recipe,
                              const RopeData& data, const Rounding& u);
 
-/// exp(x − peak) / Σ over the numbers of a row that are not −∞, with what errors of x do to it.
+/// A row of numbers with their errors; the last two empty if no errors are wanted.
 struct SoftmaxInput {
   std::vector<double> x{}, variance{}, bound{};
 };
+/// exp(x − peak) / Σ over the numbers of a row that are not −∞, with what errors of x do to it.
 void softmax(SoftmaxInput& row, const Rounding& u);
+/// Or what a mistaken program makes of them.
+void weigh(SoftmaxInput& row, AttendRecipe::Form form, const Rounding& u);
 
 }  // namespace attest::check::block

@@ -17,7 +17,7 @@ Rounding rounding_of(Precision precision) {
     case Precision::tf32:
       return {single, 0x1p-11, single, 0x1p-126, 1};
     case Precision::f16:
-      return {single, 0, 0x1p-11, 0x1p-14, 1};
+      return {single, 0, 0x1p-11, 0x1p-25, 1};
     case Precision::bf16:
       return {single, 0, 0x1p-8, 0x1p-126, 1};
   }
@@ -53,7 +53,7 @@ Numbers rows_of(const Numbers& table, std::span<const std::int64_t> rows) {
 void store(Numbers& table, const Rounding& u) {
   if (!table.noisy()) return;
   for (std::size_t n = 0; n < table.value.size(); ++n) {
-    const double lost = u.store * std::max(std::fabs(table.value[n]), u.least);
+    const double lost = std::max(u.store * std::fabs(table.value[n]), u.floor);
     table.variance[n] += mean_square(lost);
     table.bound[n] += lost;
     // ∞·0 on the way: nothing is promised.
@@ -74,7 +74,7 @@ Rounding rounding_of(Precision precision, DType dtype) {
                                       : dtype == DType::f32 ? Precision::f32
                                                             : Precision::f64);
   u.store = std::max(u.store, stored.store);
-  u.least = std::max(u.least, stored.least);
+  u.floor = std::max(u.floor, stored.floor);
   return u;
 }
 

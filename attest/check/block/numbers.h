@@ -16,7 +16,7 @@ struct Rounding {
   double sum = 0;     ///< unit roundoff of arithmetic
   double factor = 0;  ///< what a factor of a product loses before it is multiplied (tf32)
   double store = 0;   ///< unit roundoff of a stored result
-  double least = 0;   ///< below it numbers lose digits
+  double floor = 0;   ///< what underflow loses, flushed to zero or not
   double safety = 1;  ///< 2 for binary64, where the exact tier's own roundings are as large
 };
 [[nodiscard]] Rounding rounding_of(Precision precision);
