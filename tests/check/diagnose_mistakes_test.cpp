@@ -13,6 +13,7 @@
 #include "attest/base/random.h"
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "attest/check/mistakes/evaluate.h"
 #include "tests/support/mistake_dumps.h"
 
 namespace attest::check {
@@ -200,6 +201,104 @@ TEST(DiagnoseMistakes, ConvictsNoRightOutputUnderNoise) {
   EXPECT_EQ(convicted, 0);
   std::cout << "right " << right << ", within rounding " << by_rounding << ", convicted "
             << convicted << "\n";
+}
+
+double distance(const Tensor<double>& a, const Tensor<double>& b) {
+  double apart = 0, size = 0;
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    const double x = a.data()[n], y = b.data()[n];
+    if (std::isnan(x) != std::isnan(y)) return std::numeric_limits<double>::infinity();
+    if (std::isnan(x)) continue;
+    apart += (x - y) * (x - y);
+    size += x * x;
+  }
+  return std::sqrt(apart / size);
+}
+
+/// The relative distance to the nearest other output that is not the same in exact arithmetic.
+double to_nearest(const MistakeSet& set, const std::string& name, const Tensor<double>& output) {
+  double out = std::numeric_limits<double>::infinity();
+  for (const auto& [other, numbers] : set.outputs) {
+    if (other == name || same_numbers(output, numbers)) continue;
+    if (numbers.shape() == output.shape()) out = std::min(out, distance(output, numbers));
+  }
+  return out;
+}
+
+/// The output that these mistakes give.
+Tensor<double> output_of(const Dump& dump, const std::vector<Made>& mistakes) {
+  Recipe recipe;
+  for (const Made& made : mistakes) {
+    EXPECT_TRUE(made.mistake->make(recipe, dump.claim, made.value));
+  }
+  auto evaluation = Evaluation::make(dump, recipe);
+  Tensor<double> out(dump.stages.front().values.shape());
+  const lab::AttentionShape& s = dump.claim.shape;
+  for (std::int64_t n = 0; n < s.B * s.H * s.T; ++n) {
+    const StageRow& row = evaluation->row({n / (s.H * s.T), n / s.T % s.H, n % s.T});
+    std::copy(row.output.begin(), row.output.end(), out.data() + n * s.E);
+  }
+  return out;
+}
+
+enum class Answer { named, unsure, neighbour, missed };
+
+/// `neighbour`: a mistake was named that is nearer to the right one than three times the noise.
+Answer answer_of(const MistakeSet& set, const std::string& name, const Tensor<double>& output,
+                 const Dump& dump, const Diagnosis& diagnosis) {
+  const double noise = distance(output, dump.stages.front().values);
+  const bool wrong = diagnosis.judgement == Judgement::wrong_named;
+  if (wrong && names_it(set, diagnosis, name)) return Answer::named;
+  const auto near = [&](const Explanation& one) {
+    return distance(output, output_of(dump, one.mistakes)) < 3 * noise;
+  };
+  const auto& found = diagnosis.explanations;
+  if (wrong) return near(found[0]) ? Answer::neighbour : Answer::missed;
+  if (diagnosis.judgement == Judgement::wrong_unexplained) return Answer::missed;
+  const bool by_data = to_nearest(set, name, output) < 3 * noise;
+  // The catalogue may have a nearer neighbour than the data have.
+  const bool by_catalogue = found.size() > 1 && near(found[0]) && near(found[1]);
+  return by_data || by_catalogue ? Answer::unsure : Answer::missed;
+}
+
+void judge_noisy_set(const MistakeSet& set, DType dtype, std::map<Answer, int>& counts) {
+  const bool print = std::getenv("ATTEST_CONFUSION") != nullptr;
+  const Tensor<double>& correct = *set.find("correct");
+  for (const auto& [name, output] : set.outputs) {
+    if (name == "correct" || same_numbers(output, correct)) continue;
+    const Dump dump = set.dump(noisy(output, dtype, 7), dtype);
+    const auto diagnosis = diagnose(dump);
+    ASSERT_TRUE(diagnosis.has_value()) << diagnosis.failure().message;
+    const Answer answer = answer_of(set, name, output, dump, *diagnosis);
+    ++counts[answer];
+    if (print || answer == Answer::missed || answer == Answer::neighbour) {
+      constexpr std::array names{"named", "cannot tell", "neighbour", "MISSED"};
+      std::cout << attest::name_of(dtype) << "\t" << set.name << "\t" << name << "\t"
+                << names[static_cast<std::size_t>(answer)] << "\t" << name_of(diagnosis->judgement)
+                << "\t"
+                << (diagnosis->explanations.empty() ? "" : label_of(diagnosis->explanations[0]))
+                << "\t" << diagnosis->margin << "\n";
+    }
+    EXPECT_NE(answer, Answer::missed)
+        << set.name << " " << name << " " << attest::name_of(dtype) << "\n"
+        << to_text(dump, *diagnosis);
+  }
+}
+
+TEST(DiagnoseMistakes, NamesThemUnderSixteenBitNoiseOrSaysThatItCannotTell) {
+  std::map<Answer, int> counts;
+  for (const std::string& name : test::mistake_set_names()) {
+    auto set = test::read_mistake_set(name);
+    if (!set) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge the recorded mistakes";
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      set->claim.precision = precision_of(dtype);
+      judge_noisy_set(*set, dtype, counts);
+    }
+  }
+  std::cout << "named " << counts[Answer::named] << ", cannot tell " << counts[Answer::unsure]
+            << ", a nearer neighbour named " << counts[Answer::neighbour] << ", missed "
+            << counts[Answer::missed] << "\n";
+  EXPECT_LT(10 * counts[Answer::unsure], counts[Answer::named]);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace attest::check {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double far_better = 3;  // times nearer than the claim
+constexpr double far_better = 2;  // times nearer than the claim
 constexpr int most_rounds = 4;    // of a search that a row outside the samples contradicted
 constexpr std::size_t most_confirmed = 6;
 constexpr std::size_t most_shown = 4;
@@ -24,6 +24,16 @@ bool only_rounding(const Candidate& candidate) {
              candidate.mistakes,
              [](const Made& made) { return made.mistake->kind != MistakeKind::wrong; }) &&
          candidate.fitted.empty();
+}
+
+/// Roundings to the claimed type itself, which a program of that type may make.
+bool is_own_rounding(Precision precision, const Candidate& candidate) {
+  if (precision == Precision::f64 || precision == Precision::f32) return false;
+  return only_rounding(candidate) && std::ranges::all_of(candidate.mistakes, [&](const Made& made) {
+           const std::string_view name = made.mistake->name;
+           return !name.starts_with("num.") ||
+                  name.ends_with("_" + std::string(name_of(precision)));
+         });
 }
 
 bool only_harmless(const Candidate& candidate) {
@@ -65,6 +75,47 @@ std::optional<std::int64_t> worst_row(const Judged& judged) {
   return out;
 }
 
+/// Of explanations that this input cannot tell from the nearest, the one with the fewest values comes
+/// first: a constant of one's own can imitate what needs none.
+void prefer_plain(const Dump& dump, const Samples& samples, std::vector<Candidate>& fitting,
+                  ThreadPool& pool) {
+  if (fitting.size() < 2) return;
+  std::size_t least = values_in(fitting.front());
+  std::string plain;
+  for (const Rival& rival : rivals_of(dump, samples, fitting.front(), fitting, pool)) {
+    const bool close = rival.same || rival.apart < cannot_tell;
+    if (!close || values_in(rival.candidate) >= least) continue;
+    if (rival.candidate.size() > fitting.front().size()) continue;
+    least = values_in(rival.candidate);
+    plain = rival.candidate.label();
+  }
+  const auto found = std::ranges::find_if(
+      fitting, [&](const Candidate& candidate) { return candidate.label() == plain; });
+  if (found != fitting.end()) std::rotate(fitting.begin(), found, found + 1);
+}
+
+/// The same mistakes, each replaced by those that give its numbers here.
+std::vector<Candidate> variants_of(const Dump& dump, const Searched& searched,
+                                   const Candidate& best) {
+  std::vector<Candidate> out;
+  for (std::size_t n = 0; best.fitted.empty() && n < best.mistakes.size(); ++n) {
+    for (const std::vector<Candidate>& alike : searched.alike) {
+      if (alike.front().mistakes.front().label() != best.mistakes[n].label()) continue;
+      for (std::size_t k = 1; k < alike.size(); ++k) {
+        Candidate other;
+        bool made = true;
+        for (std::size_t m = 0; m < best.mistakes.size(); ++m) {
+          const Made& one = m == n ? alike[k].mistakes.front() : best.mistakes[m];
+          made = made && one.mistake->make(other.recipe, dump.claim, one.value);
+          other.mistakes.push_back(one);
+        }
+        if (made) out.push_back(std::move(other));
+      }
+    }
+  }
+  return out;
+}
+
 /// Searches the samples and confirms on all rows; a row that contradicts joins the samples.
 Named name(const Dump& dump, const Noise& noise, Samples& samples, const DiagnoseOptions& options,
            ThreadPool& pool) {
@@ -75,6 +126,7 @@ Named name(const Dump& dump, const Noise& noise, Samples& samples, const Diagnos
     out.searched = search(dump, samples, search_options, pool);
     tried += out.searched.tried;
     out.searched.tried = tried;
+    prefer_plain(dump, samples, out.searched.fitting, pool);
     std::optional<std::int64_t> contradiction;
     for (std::size_t n = 0; n < std::min(most_confirmed, out.searched.fitting.size()); ++n) {
       const Candidate& candidate = out.searched.fitting[n];
@@ -147,18 +199,25 @@ void add_rivals(const Evidence& evidence, const Dump& dump, const Samples& sampl
   for (const Candidate& fitting : named.searched.fitting) {
     if (fitting.size() > 1 && !is_best(fitting)) others.push_back(fitting);
   }
+  for (Candidate& variant : variants_of(dump, named.searched, best)) {
+    others.push_back(std::move(variant));
+  }
   Explanation& first = out.explanations.front();
   std::vector<const Candidate*> close;
+  bool margin_known = false;
   const std::vector<Rival> rivals = rivals_of(dump, samples, best, others, pool);
   for (const Rival& rival : rivals) {
     if (rival.same) {
       first.same.push_back(rival.candidate.label());
       continue;
     }
-    if (out.explanations.size() == 1) out.margin = rival.apart;
-    if (rival.apart < cannot_tell && rival.candidate.size() <= best.size()) {
-      close.push_back(&rival.candidate);
-    }
+    // What has more to choose is no rival: it lies near everything.
+    const bool is_rival =
+        rival.candidate.size() <= best.size() &&
+        (rival.candidate.size() < best.size() || values_in(rival.candidate) <= values_in(best));
+    if (is_rival && !margin_known) out.margin = rival.apart;
+    margin_known = margin_known || is_rival;
+    if (is_rival && rival.apart < cannot_tell) close.push_back(&rival.candidate);
     if (out.explanations.size() < most_shown) {
       const SampleFit fit = fit_of(dump, samples, rival.candidate.recipe, infinity);
       out.explanations.push_back(
@@ -246,7 +305,6 @@ void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, Thre
   out.sampled = !samples.all && !named.confirmed;
   const bool possible = claim.possible();
   const Precision precision = evidence.dump.claim.precision;
-  const bool narrow = precision != Precision::f64 && precision != Precision::f32;
   if (!named.best) {
     if (possible) {
       out.judgement = Judgement::right_by_rounding;
@@ -259,12 +317,13 @@ void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, Thre
   }
   out.explanations = {explanation_of(evidence.dump.claim, *named.best, named.distance, 0)};
   const bool better = named.distance * far_better < claim.distance();
-  const bool own_rounding = narrow && only_rounding(*named.best);
+  const bool own_rounding = is_own_rounding(precision, *named.best);
   if (possible && (own_rounding || !better)) {
     out.judgement = Judgement::right_by_rounding;
     return;
   }
-  if (!better) {
+  const bool fits = named.judged.typical();
+  if (!better && !fits) {
     out.explanations.clear();
     out.judgement = Judgement::wrong_unexplained;
     add_nearest(evidence, samples, named.searched, out);

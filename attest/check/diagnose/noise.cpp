@@ -258,19 +258,22 @@ void Noise::Row::output(double storage, RowNoise& out) {
   }
   size_.assign(width, 0);
   const double* rows = value.data() + at_index((at_.b * shape.G + at_.h / heads) * shape.S) * width;
+  double share_worst = 0;
   for (std::size_t j = 0; j < keys; ++j) {
-    const double w = std::fabs(row_->weights[j]);
-    if (!(w > 0)) continue;
-    const double random = square(w) * (square(share_[j].typical) + square(2 * a.products));
-    const double bound = w * (share_[j].worst + 2.1 * a.products);
+    const double w = row_->weights[j];
+    if (w == 0 || std::isnan(w)) continue;
+    const double random = square(share_[j].typical) + square(2 * a.products);
+    share_worst = std::max(share_worst, share_[j].worst + 2.1 * a.products);
     const double* v = rows + j * width;
+    double* const squares = out.typical.data();
+    double* const sizes = size_.data();
     for (std::size_t e = 0; e < width; ++e) {
-      const double x = std::fabs(v[e]);
-      out.typical[e] += random * x * x;
-      out.worst[e] += bound * x;
-      size_[e] += w * x;
+      const double part = w * v[e];
+      squares[e] += random * (part * part);
+      sizes[e] += std::fabs(part);
     }
   }
+  for (std::size_t e = 0; e < width; ++e) out.worst[e] = share_worst * size_[e];
   const double added = a.sums * std::sqrt(visible_ + 1) + a.parts;
   const double added_worst = (a.sums + a.parts) * (visible_ + 4);
   double squares = 0;

@@ -24,18 +24,15 @@ double size_of_row(std::span<const double> row) {
   return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
 }
 
-/// Of the scores whose exponential is more than nothing beside the largest: what stands for −∞ is
-/// none of them.
-double spread_of(const StageRow& row) {
-  constexpr double nothing = 88;  // exp(−88) is below binary32's normal numbers
-  double low = infinity, high = -infinity;
-  for (const double score : row.masked) {
-    if (std::isfinite(score)) high = std::max(high, score);
+/// What the program multiplies its dot products by, as its tables show it.
+double ratio_of(const StageRow& row) {
+  double dots = 0, scaled = 0;
+  for (std::size_t j = 0; j < row.dot.size() && j < row.scaled.size(); ++j) {
+    if (!std::isfinite(row.dot[j]) || !std::isfinite(row.scaled[j])) continue;
+    dots += std::fabs(row.dot[j]);
+    scaled += std::fabs(row.scaled[j]);
   }
-  for (const double score : row.masked) {
-    if (std::isfinite(score) && score > high - nothing) low = std::min(low, score);
-  }
-  return high > low ? high - low : 0;
+  return dots > 0 && scaled > 0 ? scaled / dots : 1;
 }
 
 /// Rows in the order in which they are taken, each once.
@@ -120,8 +117,7 @@ bool SampleFit::fits() const {
 
 bool Samples::add(SampleFit& fit, const StageRow& row, const Sample& sample, double most) const {
   const RowView view(row);
-  const double spread = sample.spread > 0 ? spread_of(row) / sample.spread : 1;
-  const double more = std::clamp(spread, 1.0, 1e6);
+  const double larger = std::clamp(ratio_of(row) / sample.ratio, 1.0, 1e6);
   ++fit.rows;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const Stage stage = tables[t].observed->stage;
@@ -132,6 +128,8 @@ bool Samples::add(SampleFit& fit, const StageRow& row, const Sample& sample, dou
       return false;
     }
     const double size = size_of_row(expected);
+    const bool wide = unit_of(tables[t].observed->dtype) < 0x1p-20;
+    const double more = wide ? larger : 1;
     for (std::size_t k = 0; k < expected.size(); ++k) {
       const Standing standing = view.standing(stage, k, table.found[k], expected[k]);
       if (standing == Standing::left_out) continue;
@@ -165,7 +163,7 @@ namespace {
 Sample sample_of(const StageRow& row, std::int64_t n, Noise::Row& tolerances,
                  const Samples& samples) {
   Sample out{.at = samples.rows.place(n)};
-  out.spread = spread_of(row);
+  out.ratio = ratio_of(row);
   tolerances.begin(out.at, row);
   for (const Table& table : samples.tables) {
     RowNoise limits;

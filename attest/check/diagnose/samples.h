@@ -18,7 +18,7 @@ struct SampleTable {
 struct Sample {
   lab::RowPlace at{};
   std::vector<SampleTable> tables{};
-  double spread = 0;  ///< largest less smallest visible score, as claimed
+  double ratio = 1;  ///< Σ |scaled| / Σ |dot| of the visible keys, as claimed
 };
 
 /// How well a recipe gives the numbers of the rows that were looked at.
@@ -37,9 +37,9 @@ struct SampleFit {
 /// The rows, the most telling first: the one farthest from the claim, one that is as claimed, then
 /// rows of other heads, batches and places.
 ///
-/// The noise of a recipe's number is the claim's in that place, and beside it the claim's typical
-/// share of a number of that size, times as much as its scores are more spread: a mistake that makes
-/// numbers ten times as large makes their rounding ten times as large.
+/// The noise of a recipe's number is the claim's in that place, or the claim's typical share of a row
+/// of its size, whichever is larger: a mistake that makes numbers ten times as large makes their
+/// rounding ten times as large. In wide types it grows with the scale too, as the errors of scores do.
 struct Samples {
   Rows rows{};
   std::vector<Table> tables{};
@@ -54,8 +54,8 @@ struct Samples {
   [[nodiscard]] SampleFit fit(Evaluation& evaluation, double most) const;
   /// The noise of one number of a recipe.
   [[nodiscard]] double noise(std::size_t table, double claimed, double number, double size) const {
-    const double own = share[table] * (number + size);
-    return claimed > 0 && claimed < 1e300 ? claimed + own : own;
+    const double own = share[table] * (number > size ? number : size);
+    return claimed > own && claimed < 1e300 ? claimed : own;
   }
 };
 

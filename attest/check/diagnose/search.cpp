@@ -20,12 +20,6 @@ constexpr double contradiction = 4;
 /// Explanations this much apart in what they leave are as good.
 constexpr double as_good = 1.05;
 
-/// Recipes whose row needs a whole head, all heads, or all batches, or a search of its own.
-bool is_costly(const Recipe& recipe) {
-  return recipe.scoring.softmax.over != SoftmaxOver::keys ||
-         recipe.scoring.mix.fitted_dropout.has_value();
-}
-
 /// What a row of such a recipe costs at most before pairs of them are left out.
 constexpr double costly_work = 2e5;
 
@@ -155,22 +149,68 @@ bool is_usual(const Candidate& candidate) {
   return std::ranges::find(usual, candidate.mistakes.front().mistake->name) != usual.end();
 }
 
-/// What may be made together with others: nothing that changes no number.
-std::vector<Candidate> combinable(const std::vector<Candidate>& singles, bool costly_too) {
-  std::vector<Candidate> out;
-  for (const Candidate& candidate : singles) {
-    if (candidate.mistakes.front().mistake->kind == MistakeKind::harmless) continue;
-    if (!costly_too && is_costly(candidate.recipe)) continue;
-    out.push_back(candidate);
+/// So many that a mistake which shows in some rows alone shows in one of them.
+std::size_t rows_of_signature(const lab::AttentionShape& shape) {
+  const double work = static_cast<double>(std::max<std::int64_t>(1, shape.S)) *
+                      static_cast<double>(shape.D + shape.E + 8);
+  return static_cast<std::size_t>(std::clamp(4e5 / work, 6.0, 64.0));
+}
+
+/// The numbers of some rows, as far as two recipes that mean the same agree on them.
+std::vector<double> signature_of(const Dump& dump, const Samples& samples, const Recipe& recipe) {
+  const std::size_t rows = rows_of_signature(samples.rows.shape);
+  std::vector<double> out;
+  std::optional<Evaluation> evaluation = Evaluation::make(dump, recipe);
+  for (std::size_t n = 0; evaluation && n < std::min(rows, samples.samples.size()); ++n) {
+    const StageRow& row = evaluation->row(samples.samples[n].at);
+    for (const Table& table : samples.tables) {
+      const std::span<const double> numbers = row.of(table.observed->stage);
+      out.insert(out.end(), numbers.begin(), numbers.end());
+    }
   }
   return out;
 }
 
-/// Mistakes with a value of their own can imitate those without.
-std::size_t values_in(const Candidate& candidate) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-             candidate.mistakes, [](const Made& made) { return !made.mistake->values.empty(); })) +
-         candidate.fitted.size() + (candidate.recipe.scoring.mix.fitted_dropout ? 1U : 0U);
+bool same_signature(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    if (std::isnan(a[n]) && std::isnan(b[n])) continue;
+    const double size = std::max(std::fabs(a[n]), std::fabs(b[n]));
+    if (a[n] != b[n] && !(std::fabs(a[n] - b[n]) <= 1e-11 * size)) return false;
+  }
+  return true;
+}
+
+/// What is made together with others: nothing that changes no number, and of those that give the
+/// same numbers here one. What rows without keys give shows only beside another mistake.
+std::vector<std::vector<Candidate>> combinable(const Dump& dump, const Samples& samples,
+                                               const std::vector<Candidate>& singles,
+                                               ThreadPool& pool) {
+  std::vector<std::vector<double>> signatures(singles.size());
+  pool.run(static_cast<std::int64_t>(singles.size()), [&](std::int64_t n) {
+    if (is_costly(dump.claim, singles[at_index(n)].recipe)) return;
+    signatures[at_index(n)] = signature_of(dump, samples, singles[at_index(n)].recipe);
+  });
+  const std::vector<double> claim = signature_of(dump, samples, {});
+  std::vector<std::vector<Candidate>> out;
+  std::vector<const std::vector<double>*> firsts;
+  for (std::size_t n = 0; n < singles.size(); ++n) {
+    const Mistake& mistake = *singles[n].mistakes.front().mistake;
+    if (mistake.kind == MistakeKind::harmless || signatures[n].empty()) continue;
+    const bool shows_later = mistake.name.starts_with("empty_rows.") || is_usual(singles[n]);
+    if (!shows_later && same_signature(signatures[n], claim)) continue;
+    std::size_t same = 0;
+    while (same < out.size() && (shows_later || !same_signature(*firsts[same], signatures[n]))) {
+      ++same;
+    }
+    if (same == out.size() || shows_later) {
+      out.push_back({singles[n]});
+      firsts.push_back(&signatures[n]);
+    } else {
+      out[same].push_back(singles[n]);
+    }
+  }
+  return out;
 }
 
 /// The fewest mistakes, then the nearest; of those that are as near, the one with the fewest values.
@@ -207,6 +247,19 @@ std::vector<Candidate> those_that_fit(const std::vector<Candidate>& candidates) 
 }
 
 }  // namespace
+
+bool is_costly(const Claim& claim, const Recipe& recipe) {
+  const bool whole = recipe.scoring.softmax.over != SoftmaxOver::keys ||
+                     recipe.scoring.mix.fitted_dropout.has_value();
+  return whole && work_of_head(claim.shape) > costly_work;
+}
+
+std::size_t values_in(const Candidate& candidate) {
+  const auto has_values = [](const Made& made) { return !made.mistake->values.empty(); };
+  const auto values = std::ranges::count_if(candidate.mistakes, has_values);
+  return static_cast<std::size_t>(values) + candidate.fitted.size() +
+         (candidate.recipe.scoring.mix.fitted_dropout ? 1U : 0U);
+}
 
 std::string Candidate::label() const {
   std::string out;
@@ -258,9 +311,10 @@ Searched search(const Dump& dump, const Samples& samples, const SearchOptions& o
   out.fitting = fit_constants(dump, samples, pool, trials.tried);
   if (done() || options.most_mistakes < 2) return out;
 
-  const bool costly_too = work_of_head(dump.claim.shape) <= costly_work;
-  out.complete = costly_too;
-  const std::vector<Candidate> parts = combinable(out.singles, costly_too);
+  out.complete = work_of_head(dump.claim.shape) <= costly_work;
+  out.alike = combinable(dump, samples, out.singles, pool);
+  std::vector<Candidate> parts;
+  for (const std::vector<Candidate>& same : out.alike) parts.push_back(same.front());
   Trials::Kept pairs =
       trials.combine(parts, parts, true, 64, [&](double part) { say("pairs of mistakes", part); });
   out.fitting = std::move(pairs.fitting);

@@ -24,6 +24,13 @@ struct Candidate {
   [[nodiscard]] std::string label() const;
 };
 
+/// How many values somebody had to choose for it: what has more can imitate what has fewer.
+[[nodiscard]] std::size_t values_in(const Candidate& candidate);
+
+/// Whether a row of it needs a whole head, all heads, or all batches, or a search of its own, and the
+/// claim is so large that this matters.
+[[nodiscard]] bool is_costly(const Claim& claim, const Recipe& recipe);
+
 /// Every mistake that can be made on this claim alone, each with each of its values.
 [[nodiscard]] std::vector<Candidate> single_mistakes(const Claim& claim);
 
@@ -35,6 +42,7 @@ struct SearchOptions {
 struct Searched {
   std::vector<Candidate> fitting{};  ///< of the fewest mistakes that explain; the nearest first
   std::vector<Candidate> singles{};  ///< all that could be made, with their fits of a few rows
+  std::vector<std::vector<Candidate>> alike{};  ///< singles that give the same numbers here
   std::int64_t tried = 0;
   bool complete = true;  ///< no family was left out for its cost
 };

@@ -22,7 +22,7 @@ struct Evidence {
 /// Fills in judgement, explanations, margin, what would decide, and remarks.
 ///
 /// Right if rounding typically does as much. Right by rounding if some order of careful arithmetic
-/// may do as much, and nothing explains the numbers three times better. Else wrong: named by the
+/// may do as much, and nothing explains the numbers twice as well. Else wrong: named by the
 /// fewest mistakes that explain all tables together, or, if nothing does, the first table that is
 /// wrong by itself; undecided if another explanation is nearer than `cannot_tell`.
 void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, ThreadPool& pool,
