@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT
+#include "attest/check/gradients/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "attest/base/text.h"
+
+namespace attest::check::gradients {
+namespace {
+
+std::int64_t count(const auto& list) { return static_cast<std::int64_t>(list.size()); }
+
+std::string labels_of(const std::vector<Made>& mistakes) {
+  std::string out;
+  for (const Made& made : mistakes) out += (out.empty() ? "" : " + ") + label_of(made);
+  return out;
+}
+
+class Search {
+ public:
+  Search(const Wanted& wanted, const Sample& sample)
+      : wanted_(wanted),
+        dump_(wanted.problem.dump),
+        workspace_(make_workspace(wanted.problem, wanted.noise, sample)) {}
+
+  Found run() {
+    singles_ = singles(dump_.claim, labels_);
+    add_factors();
+    score_singles();
+    std::optional<Cover> best = cover();
+    if ((!best || best->parts.size() > 1 || best->cost > 1) && wanted_.most_mistakes > 1) {
+      score_pairs();
+      best = cover();
+    }
+    out_.sampled = !workspace_.whole();
+    if (best) {
+      explain(*best);
+    } else {
+      nearest();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Item {
+    const Suspect* suspect = nullptr;
+    Fit fit{};
+  };
+  struct Cover {
+    std::vector<std::pair<const Item*, std::vector<std::size_t>>>
+        parts{};  // and what each explains
+    std::int64_t cost = 0;
+    double distance = 0;
+  };
+
+  void progress(std::string_view doing, double fraction) const {
+    if (wanted_.progress) wanted_.progress(doing, fraction);
+  }
+
+  /// A gradient that is the right one times a number gets that number as a suspect.
+  void add_factors() {
+    const auto right = evaluate(workspace_, {});
+    const GradientMistake* factor = nullptr;
+    for (const GradientMistake& entry : gradient_mistakes()) {
+      if (entry.mistake.name == "gradient.other_factor") factor = &entry;
+    }
+    for (std::size_t n = 0; right && factor != nullptr && n < dump_.gradients.size(); ++n) {
+      const ObservedGradient& found = dump_.gradients[n];
+      if (!wanted_.wrong[n] || found.values.shape() != shape_of(wanted_.problem, {}, found.of))
+        continue;
+      const Cells& cells = (*right)[static_cast<std::size_t>(found.of)];
+      const auto at = places(wanted_.problem, workspace_.sample, {}, found.of);
+      double across = 0, own = 0;
+      for (std::size_t m = 0; m < at.size(); ++m) {
+        across += found.values.elements()[at[m]] * cells.value[m];
+        own += cells.value[m] * cells.value[m];
+      }
+      const double value = across / own;
+      Suspect suspect;
+      if (!std::isfinite(value) || !factor->make(suspect.recipe, dump_.claim, value)) continue;
+      suspect.made = {{&factor->mistake, value}};
+      singles_.push_back(std::move(suspect));
+      labels_.emplace_back();
+    }
+  }
+
+  void score_singles() {
+    for (std::size_t n = 0; n < singles_.size(); ++n) {
+      progress("single mistakes", static_cast<double>(n) / static_cast<double>(singles_.size()));
+      if (auto fit = fit_on(workspace_, singles_[n]))
+        items_.push_back({&singles_[n], std::move(*fit)});
+    }
+  }
+
+  /// The least number of mistakes that explain every wrong gradient; of equals, one that explains all
+  /// gradients, then the nearest.
+  [[nodiscard]] std::optional<Cover> cover() const {
+    std::vector<std::size_t> open;
+    for (std::size_t n = 0; n < wanted_.wrong.size(); ++n) {
+      if (wanted_.wrong[n]) open.push_back(n);
+    }
+    std::optional<Cover> best;
+    for (const Item& item : items_) {
+      if (!item.fit.all()) continue;
+      Cover whole{{{&item, open}}, count(item.suspect->made), distance_of(item, open)};
+      if (!best || better(whole, *best)) best = whole;
+    }
+    if (best && best->cost == 1) return best;
+    const std::int64_t most = wanted_.most_mistakes;
+    Cover so_far;
+    extend(so_far, open, best ? std::min(most, best->cost - 1) : most, best);
+    return best;
+  }
+
+  /// Explains the first open gradient by each item that fits it, and goes on with the rest.
+  void extend(const Cover& so_far, const std::vector<std::size_t>& open, std::int64_t most,
+              std::optional<Cover>& best) const {
+    if (open.empty()) {
+      if (!best || better(so_far, *best)) best = so_far;
+      return;
+    }
+    std::vector<std::vector<std::size_t>> seen;  // items that explain the same are alike
+    for (const Item& item : items_) {
+      if (so_far.cost + count(item.suspect->made) > most || !item.fit.fits[open.front()]) continue;
+      std::vector<std::size_t> explained, left;
+      for (const std::size_t n : open) (item.fit.fits[n] ? explained : left).push_back(n);
+      if (std::ranges::find(seen, explained) != seen.end()) continue;
+      seen.push_back(explained);
+      Cover next = so_far;
+      next.parts.emplace_back(&item, explained);
+      next.cost += count(item.suspect->made);
+      next.distance += distance_of(item, explained);
+      extend(next, left, most, best);
+    }
+  }
+
+  [[nodiscard]] static double distance_of(const Item& item, const std::vector<std::size_t>& of) {
+    double squares = 0;
+    for (const std::size_t n : of) squares += item.fit.distance[n] * item.fit.distance[n];
+    return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(of.size(), 1)));
+  }
+
+  /// Whether a number was fitted that no mistake gives.
+  [[nodiscard]] static bool guessed(const Cover& cover) {
+    return std::ranges::any_of(cover.parts, [](const auto& part) {
+      return std::ranges::any_of(part.first->suspect->made, [](const Made& made) {
+        return made.mistake->name == "gradient.other_factor";
+      });
+    });
+  }
+
+  /// Fewer mistakes, then fewer parts; of like distances the one that comes first in the table.
+  [[nodiscard]] static bool better(const Cover& a, const Cover& b) {
+    if (a.cost != b.cost) return a.cost < b.cost;
+    if (a.parts.size() != b.parts.size()) return a.parts.size() < b.parts.size();
+    if (guessed(a) != guessed(b)) return guessed(b);
+    return a.distance < b.distance / 2;
+  }
+
+  /// Two mistakes in one recipe. Most pairs are seen to fail on a few rows and keys.
+  void score_pairs() {
+    std::vector<const Suspect*> ranked;
+    for (const Item* item : by_merit()) ranked.push_back(item->suspect);
+    const Workspace few = few_cells();
+    const std::size_t most = most_paired(few);
+    if (ranked.size() > most) ranked.resize(most);
+    for (std::size_t b = 1; b < ranked.size(); ++b) {
+      progress("pairs of mistakes", static_cast<double>(b) / static_cast<double>(ranked.size()));
+      for (std::size_t a = 0; a < b; ++a) {
+        const auto one = together(*ranked[a], *ranked[b]);
+        const auto other = together(*ranked[b], *ranked[a]);
+        if (one) score_pair(few, *one);
+        if (other && (!one || !(other->recipe == one->recipe))) score_pair(few, *other);
+      }
+    }
+  }
+
+  /// Singles, those first that come near most gradients.
+  [[nodiscard]] std::vector<const Item*> by_merit() const {
+    std::vector<std::pair<double, const Item*>> ranked;
+    for (const Item& item : items_) {
+      double sum = 0;
+      for (std::size_t n = 0; n < item.fit.fits.size(); ++n) {
+        sum += item.fit.fits[n] ? 0 : std::log1p(std::min(item.fit.distance[n], 1e30));
+      }
+      ranked.emplace_back(sum, &item);
+    }
+    std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
+    std::vector<const Item*> out;
+    for (const auto& [merit, item] : ranked) out.push_back(item);
+    return out;
+  }
+
+  [[nodiscard]] std::optional<Suspect> together(const Suspect& first, const Suspect& second) const {
+    if (first.rounding && second.rounding) return std::nullopt;
+    Suspect both{.rounds = first.rounding || second.rounding};
+    for (const Suspect* one : {&first, &second}) {
+      const auto entries = gradient_mistakes();
+      const Made& made = one->made.front();
+      const auto at = std::ranges::find_if(
+          entries, [&](const GradientMistake& entry) { return &entry.mistake == made.mistake; });
+      if (!at->make(both.recipe, dump_.claim, made.value)) return std::nullopt;
+      both.made.push_back(made);
+    }
+    if (both.recipe == first.recipe || both.recipe == second.recipe) return std::nullopt;
+    return both;
+  }
+
+  void score_pair(const Workspace& few, const Suspect& both) {
+    const auto some = fit_on(few, both);
+    if (some && !explains_something(*some)) return;
+    auto fit = fit_on(workspace_, both);
+    if (!fit || !explains_something(*fit)) return;
+    pairs_.push_back(std::make_unique<Suspect>(both));
+    items_.push_back({pairs_.back().get(), std::move(*fit)});
+  }
+
+  /// Nothing if the workspace lacks what the recipe needs.
+  std::optional<Fit> fit_on(const Workspace& workspace, const Suspect& suspect) {
+    ++out_.tried;
+    const auto cells = evaluate(workspace, suspect.recipe);
+    if (!cells) return std::nullopt;
+    return fit_of(wanted_, workspace.sample, suspect, *cells);
+  }
+
+  [[nodiscard]] bool explains_something(const Fit& fit) const {
+    for (std::size_t n = 0; n < fit.fits.size(); ++n) {
+      if (wanted_.wrong[n] && fit.fits[n]) return true;
+    }
+    return false;
+  }
+
+  /// Three queries and two keys of each head.
+  [[nodiscard]] Workspace few_cells() const {
+    const Sample& sample = workspace_.sample;
+    const auto pick = [](std::int64_t length, std::initializer_list<std::int64_t> at) {
+      std::vector<std::int64_t> out;
+      for (const std::int64_t n : at) {
+        if (n < length && (out.empty() || n > out.back())) out.push_back(n);
+      }
+      return out;
+    };
+    const std::int64_t rows = count(sample.rows), keys = count(sample.keys);
+    const auto row_places = pick(rows, {0, rows / 2, rows - 1});
+    const auto key_places = pick(keys, {0, keys / 3});
+    const Sample all = everything(wanted_.problem.shape);
+    Workspace out{.problem = wanted_.problem, .noise = wanted_.noise};
+    for (const std::int64_t n : row_places)
+      out.sample.rows.push_back(sample.rows[static_cast<std::size_t>(n)]);
+    for (const std::int64_t n : key_places)
+      out.sample.keys.push_back(sample.keys[static_cast<std::size_t>(n)]);
+    const auto& by_keys = workspace_.whole() ? workspace_.row_tables : workspace_.key_tables;
+    for (std::size_t n = 0; n < by_keys.size(); ++n) {
+      out.row_tables.push_back(part_of(workspace_.row_tables[n], row_places, all.keys));
+      out.key_tables.push_back(part_of(by_keys[n], all.rows, key_places));
+    }
+    return out;
+  }
+
+  /// So many singles are paired that the few cells of all pairs take about a second.
+  [[nodiscard]] std::size_t most_paired(const Workspace& few) const {
+    const auto [B, H, G, T, S, D, E] = wanted_.problem.shape;
+    const auto rows = static_cast<double>(few.sample.rows.size() * static_cast<std::size_t>(S));
+    const auto keys = static_cast<double>(few.sample.keys.size() * static_cast<std::size_t>(T));
+    const auto width = static_cast<double>(D + E);
+    const double cost =
+        static_cast<double>(B * H) * (rows * (40 + 3 * width) + keys * (40 + 2 * width));
+    return static_cast<std::size_t>(std::clamp(std::sqrt(8e9 / cost), 12.0, 1000.0));
+  }
+
+  void explain(const Cover& best) {
+    Explanation first{.distance = best.distance};
+    std::vector<std::string> of_parts;
+    out_.by_rounding = true;
+    for (const auto& [item, explained] : best.parts) {
+      out_.by_rounding = out_.by_rounding && item->suspect->rounding;
+      for (const Made& made : item->suspect->made) first.mistakes.push_back(made);
+      if (!item->fit.all()) {
+        std::string names;
+        for (const std::size_t n : explained) {
+          names += (names.empty() ? "" : ", ") + dump_.gradients[n].name;
+        }
+        first.fitted.push_back(sentence("in ", names, " alone: ", labels_of(item->suspect->made)));
+      }
+      add_same(*item, explained, first);
+      for (const Made& made : item->suspect->made) {
+        if (made.mistake->name == "gradient.other_factor") {
+          first.fitted.push_back(sentence("factor = ", three_digits(made.value)));
+        }
+      }
+    }
+    out_.explanations.push_back(std::move(first));
+    if (best.parts.size() == 1) add_next(*best.parts.front().first);
+  }
+
+  /// Others of as many mistakes that explain the same, and what would tell them from it.
+  void add_same(const Item& best, const std::vector<std::size_t>& explained, Explanation& into) {
+    const auto own = evaluate(workspace_, best.suspect->recipe);
+    for (const Item& item : items_) {
+      if (&item == &best || item.suspect->made.size() != best.suspect->made.size()) continue;
+      if (item.suspect->rounding != best.suspect->rounding) continue;
+      if (best.fit.all() ? !item.fit.all() : !fits_all(item, explained)) continue;
+      into.same.push_back(labels_of(item.suspect->made));
+      const auto others = evaluate(workspace_, item.suspect->recipe);
+      if (own && others) tell_apart(*own, *others, into.same.back());
+    }
+    for (const Made& made : best.suspect->made) {
+      for (std::size_t n = 0; n < singles_.size(); ++n) {
+        const Made& own_name = singles_[n].made.front();
+        if (own_name.mistake != made.mistake || own_name.value != made.value) continue;
+        into.same.insert(into.same.end(), labels_[n].begin(), labels_[n].end());
+      }
+    }
+  }
+
+  [[nodiscard]] static bool fits_all(const Item& item, const std::vector<std::size_t>& which) {
+    return std::ranges::all_of(which, [&](std::size_t n) { return item.fit.fits[n]; });
+  }
+
+  /// A gradient that was not dumped, in which two explanations differ.
+  void tell_apart(const AllCells& a, const AllCells& b, const std::string& label) {
+    for (std::size_t of = 0; of < a.size(); ++of) {
+      const auto is = [&](const ObservedGradient& g) {
+        return static_cast<std::size_t>(g.of) == of;
+      };
+      if (std::ranges::any_of(dump_.gradients, is) || a[of].value.size() != b[of].value.size())
+        continue;
+      if (apart(a[of], b[of]) <= deviations) continue;
+      out_.would_decide.push_back(
+          sentence(name_of(static_cast<GradientOf>(of)), " tells ", label, " apart"));
+      return;
+    }
+  }
+
+  /// Root mean square of differences, in deviations of the first.
+  static double apart(const Cells& a, const Cells& b) {
+    double squares = 0;
+    for (std::size_t n = 0; n < a.value.size(); ++n) {
+      const double x = std::min(used(b.value[n], a.value[n], a.noise[n]), 1e150);
+      squares += x * x;
+    }
+    return a.value.empty() ? 0 : std::sqrt(squares / static_cast<double>(a.value.size()));
+  }
+
+  /// The nearest single mistake that does not explain the dump, or the claim.
+  void add_next(const Item& best) {
+    const auto own = evaluate(workspace_, best.suspect->recipe);
+    const Suspect claim;
+    std::optional<Explanation> next;
+    const auto consider = [&](const Suspect& suspect) {
+      const auto cells = evaluate(workspace_, suspect.recipe);
+      if (!own || !cells) return;
+      double furthest = 0;
+      for (const ObservedGradient& found : dump_.gradients) {
+        const auto of = static_cast<std::size_t>(found.of);
+        if ((*own)[of].value.size() != (*cells)[of].value.size()) return;
+        furthest = std::max(furthest, apart((*own)[of], (*cells)[of]));
+      }
+      if (furthest <= 1 || (next && next->apart <= furthest)) return;
+      next = Explanation{.mistakes = suspect.made, .distance = furthest, .apart = furthest};
+    };
+    consider(claim);
+    for (const Item& item : items_) {
+      if (!item.fit.all() && item.suspect->made.size() == 1) consider(*item.suspect);
+    }
+    if (next) out_.explanations.push_back(std::move(*next));
+  }
+
+  void nearest() {
+    const auto ranked = by_merit();
+    for (std::size_t n = 0; n < std::min<std::size_t>(3, ranked.size()); ++n) {
+      double squares = 0;
+      for (const double x : ranked[n]->fit.distance) squares += x * x;
+      out_.nearest.push_back(
+          {.mistakes = ranked[n]->suspect->made, .distance = std::sqrt(squares)});
+    }
+  }
+
+  const Wanted& wanted_;
+  const GradientDump& dump_;
+  Workspace workspace_;
+  std::vector<Suspect> singles_{};
+  std::vector<std::vector<std::string>> labels_{};
+  std::vector<std::unique_ptr<Suspect>> pairs_{};
+  std::vector<Item> items_{};
+  Found out_{};
+};
+
+}  // namespace
+
+Found search(const Wanted& wanted, const Sample& sample) { return Search(wanted, sample).run(); }
+
+}  // namespace attest::check::gradients

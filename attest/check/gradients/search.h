@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attest/check/gradients/gradient_mistakes.h"
+#include "attest/check/gradients/judge.h"
+
+/// Which mistakes give the numbers of a dump.
+namespace attest::check::gradients {
+
+/// What is looked for.
+struct Wanted {
+  const Problem& problem;
+  std::vector<bool> wrong{};  ///< for each of dump.gradients
+  Noise noise{};
+  std::int64_t most_mistakes = 3;
+  std::function<void(std::string_view, double)> progress{};
+};
+
+/// "gradient.last_keys_lost (16)"
+[[nodiscard]] std::string label_of(const Made& made);
+
+/// Mistakes that are made together, or one that makes one gradient wrong.
+struct Suspect {
+  GradientRecipe recipe{};
+  std::vector<Made> made{};
+  bool rounding = false;  ///< they change rounding alone
+  bool rounds = false;    ///< one of them does
+};
+
+/// A suspect beside the dump.
+struct Fit {
+  std::vector<double> distance{};  ///< of each gradient: root mean square of (found − its) / noise
+  std::vector<bool> fits{};        ///< every number of the gradient within `deviations`
+  [[nodiscard]] bool all() const;
+};
+
+struct Found {
+  std::vector<Explanation> explanations{};  ///< the best, and what comes next
+  std::vector<Explanation> nearest{};
+  bool by_rounding = false;  ///< the best changes rounding alone
+  std::int64_t tried = 0;
+  bool sampled = false;
+  std::vector<std::string> would_decide{};
+};
+
+/// Fit of what a recipe gives at the sample's cells.
+[[nodiscard]] Fit fit_of(const Wanted& wanted, const Sample& sample, const Suspect& suspect,
+                         const AllCells& cells);
+
+/// One mistake each, by number: every value that it is tried with, those of equal recipes once. `labels`
+/// takes the names of those that were left out, at the index of the one that was kept.
+[[nodiscard]] std::vector<Suspect> singles(const Claim& claim,
+                                           std::vector<std::vector<std::string>>& labels);
+
+/// Searches one mistake, then one for each gradient, then two together.
+[[nodiscard]] Found search(const Wanted& wanted, const Sample& sample);
+
+/// Labels of single mistakes that give right numbers on this input.
+[[nodiscard]] std::vector<std::string> invisible(const Problem& problem, const Noise& noise);
+
+}  // namespace attest::check::gradients

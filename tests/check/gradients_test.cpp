@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+#include "attest/check/gradients/gradients.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <set>
+
+#include "attest/base/text.h"
+#include "attest/check/gradients/gradient_mistakes.h"
+#include "tests/check/gradients_dumps.h"
+#include "tests/check/gradients_mistakes.h"
+
+namespace attest::test {
+namespace {
+
+using check::Diagnosis;
+using check::Judgement;
+
+GradientDump made_dump(GradientDump dump, const std::vector<Made>& mistakes) {
+  Mine program(dump);
+  for (const Made& made : mistakes) program.mistakes.emplace(made.after, made.step);
+  program.run();
+  dump.gradients = program.gradients();
+  return dump;
+}
+
+const Made& mistake(const std::string& name) {
+  static const std::vector<Made> all = all_made();
+  return *std::find_if(all.begin(), all.end(), [&](const Made& made) { return made.name == name; });
+}
+
+Diagnosis of(const GradientDump& dump) {
+  auto out = check::diagnose_gradients(dump);
+  EXPECT_TRUE(out) << out.failure().message;
+  return out ? *out : Diagnosis{};
+}
+
+std::set<std::string> names_of(const check::Explanation& explanation) {
+  std::set<std::string> out(explanation.same.begin(), explanation.same.end());
+  for (const auto& made : explanation.mistakes) out.insert(std::string(made.mistake->name));
+  return out;
+}
+
+TEST(DiagnoseGradients, SaysWhichMistakesCoincide) {
+  // A batch of two: half of everything is the mean over the batch.
+  const Diagnosis out = of(made_dump(square_dump(2), {mistake("gradient.halved")}));
+  ASSERT_EQ(out.judgement, Judgement::wrong_named);
+  const auto names = names_of(out.explanations.front());
+  EXPECT_TRUE(names.contains("gradient.halved"));
+  EXPECT_TRUE(names.contains("gradient.batch_mean"));
+  // Without d_key, a scale that d_query lacks may be lacking in both; d_key would tell.
+  GradientDump half = made_dump(square_dump(2), {mistake("gradient.scale_missing_in_d_query")});
+  half.gradients.resize(1);
+  const Diagnosis cut = of(half);
+  ASSERT_EQ(cut.judgement, Judgement::wrong_named);
+  const auto both = names_of(cut.explanations.front());
+  EXPECT_TRUE(both.contains("gradient.scale_missing_in_d_query"));
+  EXPECT_TRUE(both.contains("gradient.scale_missing"));
+  ASSERT_FALSE(cut.would_decide.empty());
+  EXPECT_NE(cut.would_decide.front().find("d_key"), std::string::npos);
+}
+
+TEST(DiagnoseGradients, ExplainsEachGradientByItself) {
+  GradientDump dump = made_dump(square_dump(2), {});
+  const GradientDump other = made_dump(square_dump(2), {mistake("gradient.rows_term_missing")});
+  dump.gradients[0] = other.gradients[0];  // d_query alone
+  const Diagnosis out = of(dump);
+  ASSERT_EQ(out.judgement, Judgement::wrong_named);
+  ASSERT_EQ(out.explanations.front().mistakes.size(), 1U);
+  EXPECT_EQ(out.explanations.front().mistakes.front().mistake->name, "gradient.rows_term_missing");
+  ASSERT_EQ(out.explanations.front().fitted.size(), 1U);
+  EXPECT_NE(out.explanations.front().fitted.front().find("in dQ alone"), std::string::npos);
+  EXPECT_EQ(out.first_wrong_stage, "d_query");
+}
+
+TEST(DiagnoseGradients, SaysWhereItIsWrong) {
+  GradientDump dump = made_dump(square_dump(2), {});
+  auto& d_key = dump.gradients[1].values;
+  for (std::int64_t d = 0; d < d_key.extent(3); ++d) d_key(1, 2, d_key.extent(2) - 1, d) += 0.5;
+  const Diagnosis out = of(dump);
+  EXPECT_EQ(out.judgement, Judgement::wrong_unexplained);
+  ASSERT_EQ(out.where.size(), 1U);
+  EXPECT_EQ(out.where.front(),
+            sentence("dK: only batch 1, only the last head (2), only the last key (",
+                     d_key.extent(2) - 1, ")"));
+  ASSERT_TRUE(out.stages[1].first_wrong);
+  EXPECT_EQ(out.stages[1].first_wrong->address,
+            sentence("batch1.h2.d_key[", d_key.extent(2) - 1, ",0]"));
+  EXPECT_FALSE(out.nearest.empty());
+}
+
+TEST(DiagnoseGradients, NaNNeverPasses) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    GradientDump dump = made_dump(wide_dump(3), {});
+    dump.gradients[2].values.elements()[5] = bad;
+    const Diagnosis out = of(dump);
+    EXPECT_EQ(out.judgement, Judgement::wrong_unexplained);
+    EXPECT_EQ(out.stages[2].wrong, 1);
+    EXPECT_EQ(out.stages[2].used, std::numeric_limits<double>::infinity());
+  }
+}
+
+TEST(DiagnoseGradients, ZeroGradientsDecideNothing) {
+  GradientDump dump = square_dump(1);
+  for (double& x : dump.d_output.elements()) x = 0;
+  const Diagnosis out = of(made_dump(dump, {}));
+  EXPECT_EQ(out.judgement, Judgement::undecided);
+  EXPECT_FALSE(out.would_decide.empty());
+}
+
+TEST(DiagnoseGradients, SaysWhatRightNumbersCannotTell) {
+  GradientDump dump = square_dump(2);  // no flow into log_sum_exp, no group
+  const Diagnosis out = of(made_dump(dump, {}));
+  ASSERT_EQ(out.judgement, Judgement::right);
+  ASSERT_EQ(out.explanations.size(), 1U);
+  const auto names = names_of(out.explanations.front());
+  EXPECT_TRUE(names.contains("gradient.log_sum_exp_flow_ignored"));
+  EXPECT_FALSE(names.contains("gradient.rows_term_missing"));
+}
+
+TEST(DiagnoseGradients, RefusesWhatCannotBeJudged) {
+  const auto id = [](const GradientDump& dump) {
+    const auto out = check::diagnose_gradients(dump);
+    return out ? std::string("none") : out.failure().id;
+  };
+  const GradientDump good = made_dump(wide_dump(1), {});
+  EXPECT_EQ(id(good), "none");
+  GradientDump dump = good;
+  dump.gradients.clear();
+  EXPECT_EQ(id(dump), "missing-tensor");
+  dump = good;
+  dump.d_output = {};
+  EXPECT_EQ(id(dump), "missing-tensor");
+  dump = good;
+  dump.claim.call.value = {};
+  EXPECT_EQ(id(dump), "missing-tensor");
+  dump = good;
+  dump.claim.call.sink.clear();
+  EXPECT_EQ(id(dump), "missing-tensor");
+  dump = good;
+  dump.gradients[0].values = Tensor<double>({2, 2});
+  EXPECT_EQ(id(dump), "shape-mismatch");
+  dump = good;
+  dump.d_log_sum_exp = Tensor<double>({1, 2, 3});
+  EXPECT_EQ(id(dump), "shape-mismatch");
+  dump = good;
+  dump.gradients.push_back(dump.gradients.front());
+  EXPECT_EQ(id(dump), "shape-mismatch");
+  dump = good;
+  dump.claim.call.empty_row = EmptyRow::error;
+  EXPECT_EQ(id(dump), "no-visible-key");
+}
+
+TEST(GradientMistakes, HaveNamesOfTheirOwnAndWords) {
+  std::set<std::string_view> names;
+  for (const check::GradientMistake& entry : check::gradient_mistakes()) {
+    EXPECT_TRUE(names.insert(entry.mistake.name).second) << entry.mistake.name;
+    EXPECT_TRUE(entry.mistake.name.starts_with("gradient."));
+    EXPECT_FALSE(entry.mistake.what.empty()) << entry.mistake.name;
+    EXPECT_FALSE(entry.mistake.look_for.empty()) << entry.mistake.name;
+    EXPECT_NE(entry.make, nullptr);
+  }
+  std::printf("%zu mistakes\n", names.size());
+}
+
+/// A call that is too large for the exact tier.
+TEST(DiagnoseGradients, JudgesLargeCalls) {
+  GradientDump dump;
+  Random random(5);
+  AttentionCase& call = dump.claim.call;
+  const std::int64_t T = 200;
+  call.query = stored_numbers(random, {1, 4, T, 32}, DType::f32);
+  call.key = stored_numbers(random, {1, 2, T, 32}, DType::f32);
+  call.value = stored_numbers(random, {1, 2, T, 32}, DType::f32);
+  dump.d_output = stored_numbers(random, {1, 4, T, 32}, DType::f32);
+  call.mask = Mask::causal();
+  const Diagnosis right = of(made_dump(dump, {}));
+  EXPECT_EQ(right.judgement, Judgement::right);
+  ASSERT_FALSE(right.remarks.empty());  // not the exact tier
+  for (const char* name : {"gradient.rows_term_missing", "gradient.heads_last_only",
+                           "gradient.causal_not_reused", "gradient.scale_missing_in_d_key"}) {
+    const Diagnosis out = of(made_dump(dump, {mistake(name)}));
+    ASSERT_EQ(out.judgement, Judgement::wrong_named) << name;
+    EXPECT_TRUE(out.sampled);
+    EXPECT_TRUE(names_of(out.explanations.front()).contains(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace attest::test
