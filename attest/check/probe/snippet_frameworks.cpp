@@ -67,7 +67,7 @@ void write_sdpa_body(Lines& out, const Probe& probe) {
     out("return ", result);
     return;
   }
-  out("output = ", result);
+  if (result != "output") out("output = ", result);
   out("return output, *torch.autograd.grad(output, inputs, given)");
 }
 
