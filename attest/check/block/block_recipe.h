@@ -14,6 +14,7 @@ enum class NormPlace { norm1, norm2, norm1_out, norm2_out };
 inline constexpr std::size_t norm_places = 4;
 
 struct NormRecipe {
+  bool operator==(const NormRecipe&) const = default;
   Norm kind = Norm::layer_norm;
   double epsilon = 1e-5;
   enum class Root {
@@ -38,6 +39,7 @@ enum class Matrix { query, key, value, output, up, gate, down };
 inline constexpr std::size_t matrices = 7;
 
 struct LinearRecipe {
+  bool operator==(const LinearRecipe&) const = default;
   bool transposed = false;
   bool missing = false;  ///< the rows go on as they are
   bool without_bias = false;
@@ -62,6 +64,7 @@ enum class Packing {
 };
 
 struct RopeRecipe {
+  bool operator==(const RopeRecipe&) const = default;
   bool none = false;
   RopePairing pairing = RopePairing::half;
   std::int64_t rotary_dim = 0;
@@ -81,6 +84,7 @@ struct RopeRecipe {
 };
 
 struct AttendRecipe {
+  bool operator==(const AttendRecipe&) const = default;
   HeadOrder query_heads = HeadOrder::by_head;
   HeadOrder key_heads = HeadOrder::by_head;
   HeadOrder value_heads = HeadOrder::by_head;
@@ -113,6 +117,7 @@ struct AttendRecipe {
 enum class ActivationForm { relu, gelu_erf, gelu_tanh, gelu_quick, silu, leaky_relu, none };
 
 struct FfnRecipe {
+  bool operator==(const FfnRecipe&) const = default;
   ActivationForm activation = ActivationForm::relu;
   bool gated = false;
   bool exchanged = false;     ///< gate and up for each other
@@ -125,6 +130,7 @@ struct FfnRecipe {
 
 /// The right-hand side of a residual.
 struct ResidualRecipe {
+  bool operator==(const ResidualRecipe&) const = default;
   bool missing = false;
   bool from_normed = false;  ///< what went into the layer is added, not what went into its norm
   bool doubled = false;

@@ -93,8 +93,11 @@ Trial trial_of(const BlockDump& dump, const std::vector<BlockStage>& stages) {
                            table.name.empty() ? std::string(name_of(stage)) : table.name,
                            given(table.values, table.values.extent(0), false)});
   }
-  trial.start = [&dump, stages](const BlockRecipe& recipe, Noise noise) -> Recompute {
-    auto program = std::make_shared<Program>(dump, recipe, Reach::links, noise);
+  const auto loud = std::make_shared<Program>(dump, trial.claim, Reach::links, Noise::with);
+  const auto quiet = std::make_shared<Program>(dump, trial.claim, Reach::links, Noise::without);
+  trial.start = [&dump, stages, loud, quiet](const BlockRecipe& recipe, Noise noise) -> Recompute {
+    Program* const claim = noise == Noise::with ? loud.get() : quiet.get();
+    auto program = std::make_shared<Program>(dump, recipe, Reach::links, noise, claim);
     return [program, &dump, stages](std::size_t link) {
       Numbers out = program->stage(stages[link]);
       store_coarser(out, dump.stages.at(stages[link]).dtype, dump.precision);

@@ -146,11 +146,13 @@ std::pair<std::int64_t, std::int64_t> shape_of(BlockStage stage, const BlockConf
   }
 }
 
-Program::Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise)
+Program::Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise,
+                 Program* claim)
     : dump_(dump),
       recipe_(recipe),
       reach_(reach),
       noisy_(noise == Noise::with),
+      claim_(claim),
       u_(rounding_of(dump.precision)) {
   const BlockConfig& c = dump.config;
   shape_ = {dump.sequences, c.heads,    c.kv_heads, dump.rows() / dump.sequences,
@@ -162,8 +164,81 @@ const Numbers& Program::stage(BlockStage stage) {
   // Two names of one table.
   if (stage == S::output) stage = post() ? S::norm2 : S::residual2;
   std::optional<Numbers>& kept = computed_[static_cast<std::size_t>(stage)];
-  if (!kept) kept = compute(stage);
+  if (kept) return *kept;
+  if (claim_ != nullptr && as_claimed(stage)) return claim_->stage(stage);
+  kept = compute(stage);
   return *kept;
+}
+
+/// Whether what a stage itself does is what the claim does.
+bool Program::own_part_as_claimed(BlockStage stage) const {
+  using S = BlockStage;
+  const BlockRecipe& mine = recipe_;
+  const BlockRecipe& other = claim_->recipe_;
+  const auto norm = [&](NormPlace place) { return mine.norm(place) == other.norm(place); };
+  const auto matrix = [&](Matrix which) { return mine.matrix(which) == other.matrix(which); };
+  switch (stage) {
+    case S::norm1:
+      return norm(NormPlace::norm1);
+    case S::norm2:
+      return norm(NormPlace::norm2);
+    case S::norm1_out:
+      return norm(NormPlace::norm1_out);
+    case S::norm2_out:
+      return norm(NormPlace::norm2_out);
+    case S::query:
+    case S::key:
+    case S::value: {
+      const bool all = matrix(Matrix::query) && matrix(Matrix::key) && matrix(Matrix::value);
+      const AttendRecipe &a = mine.attend, &b = other.attend;
+      return all && a.packing == b.packing && a.roles == b.roles &&
+             a.rope.turns_value == b.rope.turns_value;
+    }
+    case S::rope_query:
+    case S::rope_key:
+      return mine.attend.rope == other.attend.rope;
+    case S::weights:
+    case S::heads:
+    case S::concat:
+      return mine.attend == other.attend;
+    case S::output_projection:
+      return matrix(Matrix::output);
+    case S::residual1:
+      return mine.residuals[0] == other.residuals[0];
+    case S::residual2:
+      return mine.residuals[1] == other.residuals[1];
+    case S::up:
+    case S::gate:
+      return matrix(Matrix::up) && matrix(Matrix::gate) && mine.ffn == other.ffn;
+    case S::activation:
+    case S::gated:
+      return mine.ffn == other.ffn;
+    case S::down:
+      return matrix(Matrix::down);
+    case S::output:
+      break;
+  }
+  return false;
+}
+
+/// Whether a stage and all that comes before it, but for tables of the dump, are as claimed.
+bool Program::as_claimed(BlockStage stage) const {
+  const BlockRecipe& other = claim_->recipe_;
+  if (recipe_.placement != other.placement || recipe_.ffn_place != other.ffn_place ||
+      recipe_.ffn_reads_residual != other.ffn_reads_residual || recipe_.stream != other.stream) {
+    return false;
+  }
+  if (recipe_.norms == other.norms && recipe_.linear == other.linear &&
+      recipe_.attend == other.attend && recipe_.ffn == other.ffn &&
+      recipe_.residuals == other.residuals) {
+    return true;
+  }
+  for (const BlockStage before : stages_of(dump_.config)) {
+    if (before == stage) return own_part_as_claimed(stage);
+    const bool is_dumped = reach_ == Reach::links && dump_.stages.count(before) != 0;
+    if (!is_dumped && !own_part_as_claimed(before)) return false;
+  }
+  return false;
 }
 
 const Numbers& Program::source(BlockStage stage) {

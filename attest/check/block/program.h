@@ -25,7 +25,10 @@ enum class Noise { without, with };
 class Program {
  public:
   /// The dump must outlive it.
-  Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise);
+  /// `claim`, another program on this dump with this reach and at least this noise, lends the tables
+  /// that the recipe does not change; it must outlive this one.
+  Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise,
+          Program* claim = nullptr);
 
   /// [rows, columns] as BlockStage says; empty if something that it needs is not given, or if the
   /// recipe does not fit the shapes. Kept until the program ends.
@@ -36,6 +39,8 @@ class Program {
 
  private:
   Numbers compute(BlockStage stage);
+  [[nodiscard]] bool as_claimed(BlockStage stage) const;
+  [[nodiscard]] bool own_part_as_claimed(BlockStage stage) const;
   Numbers norm(NormPlace place, const Numbers& in) const;
   Numbers linear(Matrix which, const Numbers& in) const;
   Numbers projected(int which);
@@ -56,6 +61,7 @@ class Program {
   const BlockRecipe recipe_;
   Reach reach_;
   bool noisy_;
+  Program* claim_;
   Rounding u_;
   AttendShape shape_;
   Numbers x_{};
