@@ -6,45 +6,7 @@
 // package onnxruntime-node, found as Node finds modules, or in the folder that ORT_DIR names.
 'use strict';
 
-// ---- the few messages of the ONNX format that one graph of equal nodes needs
-const varint = (n) => {
-  const out = [];
-  for (n = BigInt.asUintN(64, BigInt(n)); ; n >>= 7n) {
-    const low = Number(n & 127n);
-    out.push(n >> 7n ? low | 128 : low);
-    if (!(n >> 7n)) return Buffer.from(out);
-  }
-};
-const integer = (field, n) => Buffer.concat([varint(field << 3), varint(n)]);
-const part = (field, body) => {
-  const bytes = Buffer.isBuffer(body) ? body : Buffer.from(body);
-  return Buffer.concat([varint((field << 3) | 2), varint(bytes.length), bytes]);
-};
-const real = (field, x) => {
-  const bytes = Buffer.alloc(4);
-  bytes.writeFloatLE(x);
-  return Buffer.concat([varint((field << 3) | 5), bytes]);
-};
-const attribute = {
-  integer: (name, n) => part(5, Buffer.concat([part(1, name), integer(3, n), integer(20, 2)])),
-  real: (name, x) => part(5, Buffer.concat([part(1, name), real(2, x), integer(20, 1)])),
-};
-const node = (op, domain, inputs, outputs, attributes) =>
-  part(1, Buffer.concat([...inputs.map((x) => part(1, x)), ...outputs.map((x) => part(2, x)),
-    part(4, op), ...attributes, part(7, domain)]));
-const element = { float32: 1, int32: 6, float16: 10 };
-const value = (field, [name, type, dims]) => {
-  const shape = Buffer.concat(dims.map((d) => part(1, integer(1, d))));
-  const tensor = Buffer.concat([integer(1, element[type]), part(2, shape)]);
-  return part(field, Buffer.concat([part(1, name), part(2, part(1, tensor))]));
-};
-const model = (nodes, inputs, output, opset) => {
-  const graph = Buffer.concat([...nodes, part(2, 'g'), ...inputs.map((x) => value(11, x)),
-    value(12, output)]);
-  const imports = [['', opset], ['com.microsoft', 1]].map(([domain, version]) =>
-    part(8, Buffer.concat([part(1, domain), integer(2, version)])));
-  return Buffer.concat([integer(1, 10), part(7, graph), ...imports]);
-};
+const { attribute, model, node } = require('../onnx_graph.js');
 
 // ---- the row
 const words = process.argv.slice(2);
@@ -128,7 +90,7 @@ function graph(op, chain) {
     feeds.total = new ort.Tensor('int32', Int32Array.of(S), [1]);
   }
   const opset = op === 'Attention24' ? 24 : op === 'Attention23' ? 23 : 21;
-  const bytes = model(nodes, inputs, [`o${chain - 1}`, kind, dims(H, T)], opset);
+  const bytes = model(nodes, inputs, [[`o${chain - 1}`, kind, dims(H, T)]], opset);
   const place = (heads, length) => (h, i, d) => (tokens ? (i * heads + h) * D + d : (h * length + i) * D + d);
   return { bytes, feeds, query: place(H, T), key: place(G, S) };
 }
