@@ -58,8 +58,7 @@ const std::string a19 =
     R"("query": [[[0.125,0.25],[1.625,1.75],[3.125,3.25]],[[0.375,0.5],[1.875,2],[3.375,3.5]]],
        "key": [[[0.625,0.75],[2.125,2.25],[3.625,3.75]],[[0.875,1],[2.375,2.5],[3.875,4]]],
        "value": [[[1.125,1.25],[2.625,2.75],[4.125,4.25]],[[1.375,1.5],[2.875,3],[4.375,4.5]]])";
-const std::string a24 =
-    R"("query": [[0]], "key": [[0],[0],[0],[0]], "value": [[1],[2],[3],[4]])";
+const std::string a24 = R"("query": [[0]], "key": [[0],[0],[0],[0]], "value": [[1],[2],[3],[4]])";
 const std::string a28 =
     R"("query": [[1,0],[0,1]], "key": [[0,0],[1.5536723984254556,0]], "value": [[0],[1]])";
 
@@ -122,10 +121,7 @@ std::vector<FieldCase> field_cases() {
        {"nan_behind_mask", "mask.ignored"}},
       {"A12 right", with(a12, "[[[10]],[[10]],[[20]],[[20]]]"), all_seen, 0},
       {"A12 tiled", with(a12, "[[[10]],[[20]],[[10]],[[20]]]"), all_seen, 1, {"gqa.tile"}},
-      {"A12 six heads",
-       with(a12_six, "[[[10]],[[10]],[[10]],[[20]],[[20]],[[20]]]"),
-       all_seen,
-       0},
+      {"A12 six heads", with(a12_six, "[[[10]],[[10]],[[10]],[[20]],[[20]],[[20]]]"), all_seen, 0},
       {"A12 six tiled",
        with(a12_six, "[[[10]],[[20]],[[10]],[[20]],[[10]],[[20]]]"),
        all_seen,
@@ -154,7 +150,10 @@ std::vector<FieldCase> field_cases() {
       {"A24 right", with(a24, "[[2.5]]"), all_seen, 0},
       {"A24 scaled up", with(a24, "[[5]]"), all_seen, 1, {"dropout.scale_only"}},
       {"A26 right", with(four_heads(), four("0.98201379003790844")), all_seen, 0},
-      {"A26 width", with(four_heads(), four("0.88079707797788244")), all_seen, 1,
+      {"A26 width",
+       with(four_heads(), four("0.88079707797788244")),
+       all_seen,
+       1,
        {"scale.sqrt_d_model"}},
       {"A26 twice", with(four_heads(), four("0.73105857863000488")), all_seen, 1, {"scale.twice"}},
       {"A26 multiplied", with(four_heads(), four("1")), all_seen, 1, {"scale.multiplied"}},

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+// Tables that somebody else computed, from raw scores to weights, without query, key or value: right as
+// they are, and wrong with the right name and stage after each of ten mistakes is put into them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "attest/check/diagnose/diagnosis.h"
+#include "attest/io/tensor_file.h"
+
+using namespace attest;
+using namespace attest::check;
+
+namespace {
+
+constexpr float hidden = -std::numeric_limits<float>::infinity();
+
+/// [L, H, T, T] in float32, as the file has them; layers stand for the batch.
+struct Chain {
+  std::int64_t L = 0, H = 0, T = 0;
+  std::vector<float> raw, scaled, masked, weights;
+};
+
+std::vector<float> floats_of(const io::NamedTensors& file, const std::string& name) {
+  const AnyTensor* found = file.find(name);
+  std::vector<float> out(found->size());
+  for (std::size_t n = 0; n < out.size(); ++n) out[n] = static_cast<float>(found->number(n));
+  return out;
+}
+
+std::optional<Chain> chain_of(int example) {
+  const char* folder = std::getenv("ATTEST_SHARED_DIR");
+  const std::string path = std::string(folder != nullptr ? folder : "../shared") +
+                           "/data/models/gpt2-124m-activations/activations.safetensors";
+  const auto file = io::read_tensors(path);
+  if (!file) return std::nullopt;
+  const std::string prefix = "ex" + std::to_string(example) + ".";
+  const AnyTensor* raw = file->find(prefix + "attn");
+  return Chain{raw->shape()[0],
+               raw->shape()[1],
+               raw->shape()[3],
+               floats_of(*file, prefix + "attn"),
+               floats_of(*file, prefix + "attn_scaled"),
+               floats_of(*file, prefix + "attn_masked"),
+               floats_of(*file, prefix + "attn_softmax")};
+}
+
+void softmax_row(const float* scores, float* weights, std::int64_t n, std::int64_t stride = 1) {
+  float peak = hidden;
+  for (std::int64_t j = 0; j < n; ++j) peak = std::max(peak, scores[j * stride]);
+  float sum = 0;
+  for (std::int64_t j = 0; j < n; ++j)
+    sum += weights[j * stride] = std::exp(scores[j * stride] - peak);
+  for (std::int64_t j = 0; j < n; ++j) weights[j * stride] /= sum;
+}
+
+/// Recomputes what follows from the raw scores, as a foreign program in float32 would.
+struct Program {
+  float scale = 0.125F;
+  std::function<bool(std::int64_t, std::int64_t)> sees = [](auto i, auto j) { return j <= i; };
+  float fill = hidden;
+  std::function<float(float)> stored = [](float x) { return x; };  ///< of scaled scores
+  bool over_queries = false;
+
+  void run(Chain& c) const {
+    const std::int64_t area = c.T * c.T;
+    for (std::int64_t head = 0; head < c.L * c.H; ++head) {
+      for (std::int64_t n = 0; n < area; ++n) {
+        const std::size_t at = static_cast<std::size_t>(head * area + n);
+        c.scaled[at] = stored(c.raw[at] * scale);
+        c.masked[at] = sees(n / c.T, n % c.T) ? c.scaled[at] : fill;
+      }
+      for (std::int64_t i = 0; i < c.T; ++i) {
+        const std::int64_t first = head * area + (over_queries ? i : i * c.T);
+        softmax_row(&c.masked[static_cast<std::size_t>(first)],
+                    &c.weights[static_cast<std::size_t>(first)], c.T, over_queries ? c.T : 1);
+      }
+    }
+  }
+};
+
+Dump dump_of(const Chain& c) {
+  Dump dump;
+  dump.claim.call.mask = Mask::causal();
+  dump.claim.call.scale = 0.125;
+  dump.claim.shape = {.B = c.L, .H = c.H, .G = c.H, .T = c.T, .S = c.T, .D = 64, .E = 0};
+  const auto add = [&](Stage stage, const std::vector<float>& from, const char* name) {
+    Tensor<double> values({c.L, c.H, c.T, c.T});
+    std::copy(from.begin(), from.end(), values.data());
+    dump.stages.push_back({stage, std::move(values), DType::f32, name});
+  };
+  add(Stage::dot, c.raw, "a");
+  add(Stage::scaled, c.scaled, "b");
+  add(Stage::masked, c.masked, "c");
+  add(Stage::weights, c.weights, "d");
+  return dump;
+}
+
+/// A mistake put into the tables, the stage at which it shows first, and its name.
+struct Broken {
+  std::string name;
+  std::string stage;
+  std::vector<std::string> names;
+  std::function<void(Chain&)> make;
+};
+
+std::vector<Broken> broken() {
+  const auto program = [](Program p) { return [p](Chain& c) { p.run(c); }; };
+  return {
+      {"no scale", "scaled", {"scale.none"}, program({.scale = 1})},
+      {"scale twice", "scaled", {"scale.twice"}, program({.scale = 1.0F / 64})},
+      {"scale of the model's width",
+       "scaled",
+       {"scale.sqrt_d_model"},
+       program({.scale = 1 / std::sqrt(768.0F)})},
+      {"strictly causal but for the first row",
+       "masked",
+       {"causal.strict"},
+       program({.sees = [](auto i, auto j) { return j < i || (i == 0 && j == 0); }})},
+      {"one key of the future",
+       "masked",
+       {"causal.one_future"},
+       program({.sees = [](auto i, auto j) { return j <= i + 1; }})},
+      {"no mask", "masked", {"causal.missing"}, program({.sees = [](auto, auto) { return true; }})},
+      {"the past hidden",
+       "masked",
+       {"causal.reversed"},
+       program({.sees = [](auto i, auto j) { return j >= i; }})},
+      {"softmax over queries",
+       "weights",
+       {"softmax.over_queries"},
+       program({.over_queries = true})},
+      {"softmax twice",
+       "weights",
+       {"softmax.twice"},
+       [](Chain& c) {
+         for (std::size_t row = 0; row < c.weights.size(); row += static_cast<std::size_t>(c.T)) {
+           const auto i = static_cast<std::int64_t>(row) / c.T % c.T;
+           std::vector<float> again(static_cast<std::size_t>(i + 1));
+           softmax_row(&c.weights[row], again.data(), i + 1);
+           std::copy(again.begin(), again.end(),
+                     c.weights.begin() + static_cast<std::ptrdiff_t>(row));
+         }
+       }},
+      {"half a mask",
+       "weights",
+       {"causal.after_softmax_no_renorm"},
+       [](Chain& c) {
+         std::vector<float> all(static_cast<std::size_t>(c.T));
+         for (std::size_t row = 0; row < c.weights.size(); row += static_cast<std::size_t>(c.T)) {
+           const auto i = static_cast<std::size_t>(static_cast<std::int64_t>(row) / c.T % c.T);
+           softmax_row(&c.scaled[row], all.data(), c.T);
+           for (std::size_t j = 0; j < all.size(); ++j) c.weights[row + j] = j <= i ? all[j] : 0;
+         }
+       }},
+  };
+}
+
+/// The labels of the best explanation, and of those that give the same numbers.
+std::vector<std::string> labels_of(const Diagnosis& diagnosis) {
+  if (diagnosis.explanations.empty()) return {};
+  const Explanation& best = diagnosis.explanations.front();
+  std::vector<std::string> out = best.same;
+  std::string made;
+  for (const Made& m : best.mistakes) made += (made.empty() ? "" : " + ") + m.label();
+  out.push_back(made);
+  return out;
+}
+
+}  // namespace
+
+TEST(Gpt2Chain, TablesOfSomebodyElseAreRight) {
+  for (int example = 0; example < 5; ++example) {
+    const auto chain = chain_of(example);
+    if (!chain) GTEST_SKIP() << "ATTEST_SHARED_DIR has no such tables";
+    const Dump dump = dump_of(*chain);
+    const auto diagnosis = diagnose(dump);
+    ASSERT_TRUE(diagnosis) << diagnosis.failure().message;
+    EXPECT_TRUE(diagnosis->judgement == Judgement::right ||
+                diagnosis->judgement == Judgement::right_by_rounding)
+        << to_text(dump, *diagnosis);
+    ASSERT_EQ(diagnosis->stages.size(), 4U);
+    for (const StageJudgement& stage : diagnosis->stages) {
+      EXPECT_EQ(stage.wrong, 0) << stage.stage;
+      EXPECT_EQ(stage.compared, static_cast<std::int64_t>(chain->raw.size())) << stage.stage;
+    }
+  }
+}
+
+TEST(Gpt2Chain, EachOfTenMistakesIsNamedAtItsStage) {
+  for (int example = 0; example < 5; ++example) {
+    const auto chain = chain_of(example);
+    if (!chain) GTEST_SKIP() << "ATTEST_SHARED_DIR has no such tables";
+    for (const Broken& b : broken()) {
+      Chain copy = *chain;
+      b.make(copy);
+      const Dump dump = dump_of(copy);
+      const auto diagnosis = diagnose(dump);
+      ASSERT_TRUE(diagnosis) << b.name << ": " << diagnosis.failure().message;
+      EXPECT_EQ(diagnosis->judgement, Judgement::wrong_named) << b.name << "\n"
+                                                              << to_text(dump, *diagnosis);
+      EXPECT_EQ(diagnosis->first_wrong_stage, b.stage) << b.name;
+      const auto labels = labels_of(*diagnosis);
+      EXPECT_TRUE(std::any_of(labels.begin(), labels.end(),
+                              [&](const std::string& label) {
+                                return std::find(b.names.begin(), b.names.end(), label) !=
+                                       b.names.end();
+                              }))
+          << b.name << ": " << (labels.empty() ? "nothing" : labels.back());
+    }
+  }
+}
