@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <numeric>
 
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/io/tensor_file.h"
+#include "file_builders.h"
 
 using namespace attest;
 using namespace attest::check;
@@ -34,10 +34,10 @@ std::vector<float> floats_of(const io::NamedTensors& file, const std::string& na
 }
 
 std::optional<Chain> chain_of(int example) {
-  const char* folder = std::getenv("ATTEST_SHARED_DIR");
-  const std::string path = std::string(folder != nullptr ? folder : "../shared") +
-                           "/data/models/gpt2-124m-activations/activations.safetensors";
-  const auto file = io::read_tensors(path);
+  const auto shared = test::shared_folder();
+  if (!shared) return std::nullopt;
+  const auto path = *shared / "data/models/gpt2-124m-activations/activations.safetensors";
+  const auto file = io::read_tensors(path.string());
   if (!file) return std::nullopt;
   const std::string prefix = "ex" + std::to_string(example) + ".";
   const AnyTensor* raw = file->find(prefix + "attn");

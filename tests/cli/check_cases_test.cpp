@@ -11,6 +11,7 @@
 #include "run_program.h"
 
 using namespace attest;
+using namespace attest::test;
 
 namespace {
 
