@@ -100,15 +100,14 @@ bool Scorer::choose_start() {
   const bool as_claimed = own.B == claimed.B && own.H == claimed.H && own.T == claimed.T &&
                           own.S == claimed.S && sight_.claim_key(0) == 0;
   if (!as_claimed) return false;
-  Stage best = Stage::log_sum_exp;
   for (const Observed& table : dump_->stages) {
-    const Stage stage = recipe_.label.shown_as(table.stage);
-    if (stage >= best) continue;
-    best = stage;
-    first_ = &table;
+    if (table.stage >= Stage::log_sum_exp) continue;
+    if (first_ == nullptr || table.stage < first_->stage) first_ = &table;
   }
-  start_ = best;
-  return first_ != nullptr;
+  if (first_ == nullptr) return false;
+  start_ = first_->stage;
+  // The table that a dump begins with is believed: under another name it would explain whatever it is.
+  return recipe_.label.shown_as(start_) == start_;
 }
 
 void Scorer::settle() {
