@@ -71,7 +71,9 @@ bool makes_claim(const DumpOptions& o) {
   const CaseOptions& c = o.inputs;
   return !c.causal.empty() || !c.window.empty() || !c.query_offset.empty() || c.scale ||
          c.softcap || c.alibi || !c.alibi_slopes.empty() || c.dropout || !c.empty_row.empty() ||
-         !c.convention.empty() || !o.rope.empty();
+         !c.convention.empty() || !o.rope.empty() || !c.key_lengths.empty() ||
+         !c.query_starts.empty() || !c.key_starts.empty() || !c.query_documents.empty() ||
+         !c.key_documents.empty() || !c.sink.empty();
 }
 
 }  // namespace attest::cli

@@ -67,7 +67,7 @@ const cases = [
     claim: ['--causal', 'top-left'] },
   { name: 'the same, claimed bottom-right', op: 'Attention', H: 6, G: 6, T, S, is_causal: 1,
     claim: ['--causal', 'bottom-right'], expect: ['causal.top_left'] },
-  { name: 'masked', op: 'Attention', H: 6, G: 6, T, S, mask: lower(T, S), claim: [] },
+  { name: 'masked', op: 'Attention', H: 6, G: 6, T, S, mask: lower(T, S), claim: ['--causal', 'none'] },
   { name: 'grouped', op: 'Attention', H: 6, G: 2, T, S, claim: ['--causal', 'none'] },
   { name: 'softcapped', op: 'Attention', H: 6, G: 6, T, S, softcap: 1.5, claim: ['--softcap', '1.5'] },
   { name: 'windowed', op: 'GroupQueryAttention', H: 6, G: 2, T: S, S, window: 4,
@@ -79,7 +79,7 @@ const cases = [
     unidirectional: 1, claim: ['--causal', 'top-left'], expect: ['causal.last_row_open'] },
   { name: 'MultiHeadAttention, a batch entry all padding', op: 'MultiHeadAttention', H: 6, G: 6, T, S,
     padding: [S - 3, 0], claim: ['--empty-row', 'zero'],
-    expect: ['mask.finite_fill', 'empty_rows.unmasked', 'mask.fill'] },
+    expect: ['mask.fill_added', 'mask.finite_fill', 'empty_rows.unmasked'] },
 ];
 
 function graphOf(c) {
@@ -123,7 +123,7 @@ function graphOf(c) {
 
 function check(file, flags) {
   try {
-    return { code: 0, report: JSON.parse(execFileSync(attest, ['check', file, '--json', '-', ...flags],
+    return { code: 0, report: JSON.parse(execFileSync(attest, ['check', file, '--json', ...flags],
       { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })) };
   } catch (error) {
     let report = null;

@@ -6,7 +6,7 @@ A setting says what is right. A mistake replaces one or two steps of `run`, so t
 made at once:
 
     arrange (query, key, value) -> rotate -> spread key/value heads over query heads
-    -> scores -> scale -> cap -> add -> hide -> weigh -> mix -> output
+    -> matrices -> scores -> scale -> cap -> add -> hide -> drop -> weigh -> mix -> output
 """
 import numpy as np
 
@@ -112,12 +112,14 @@ def run(s, steps=None):
         rotate_query=lambda q: rotate(q, s.positions(), s.rope) if s.rope else q,
         rotate_key=lambda k: rotate(k, np.arange(k.shape[2]), s.rope) if s.rope else k,
         rotate_value=lambda v: v,
+        matrices=lambda k, v: (k, v),
         spread_key=lambda k: np.repeat(k, s.heads // s.groups, axis=1),
         spread_value=lambda v: np.repeat(v, s.heads // s.groups, axis=1),
         query_heads=lambda q: q,
         scale=lambda x, d: x / np.sqrt(d),
         cap=lambda x: s.softcap * np.tanh(x / s.softcap) if s.softcap else x,
         cap_late=lambda x, seen: x,
+        drop=lambda x: x,
         bias=lambda x: x if s.bias is None else x + s.bias,
         alibi=lambda x: x if s.slopes is None else x - np.asarray(s.slopes)[:, None, None]
         * np.abs(s.positions()[:, None] - np.arange(s.keys)[None, :]),
@@ -140,10 +142,11 @@ def run(s, steps=None):
     q, k, v = (np.asarray(t, float) for t in (s.query, s.key, s.value))
     q, k, v = step["arrange"](q, k, v)
     q, k, v = step["rotate_query"](q), step["rotate_key"](k), step["rotate_value"](v)
+    k, v = step["matrices"](k, v)
     q, k, v = step["query_heads"](q), step["spread_key"](k), step["spread_value"](v)
     x = step["scale"](q @ np.swapaxes(k, -1, -2), q.shape[-1])
     x = step["alibi"](step["bias"](step["cap"](x)))
     seen = step["visible"]()
     x = step["cap_late"](step["hide"](x, seen), seen)
-    w = step["weights"](step["weigh"](x), seen)
+    w = step["weights"](step["weigh"](step["drop"](x)), seen)
     return step["output"](step["mix"](w, step["value"](v)))

@@ -107,8 +107,6 @@ def flags_of(s):
         out += ["--alibi"]
     if s.rope:
         out += ["--rope", "half", "--rope-base", repr(s.rope)]
-        if s.offset:
-            out += ["--rope-offset", str(s.offset)]
     if s.lengths is not None:
         out += ["--key-lengths", ",".join(map(str, s.lengths))]
     if s.documents is not None:
@@ -186,7 +184,7 @@ def names_in(explanation):
 
 
 def judged(program, path, flags, extra):
-    ended = subprocess.run([program, "check", path, "--json", "-", *flags, *extra],
+    ended = subprocess.run([program, "check", path, "--json", *flags, *extra],
                            capture_output=True, text=True)
     try:
         return ended.returncode, json.loads(ended.stdout)

@@ -180,14 +180,14 @@ def qk_swapped(s):
 
 @mistake("layout.k_reshaped_not_transposed", "layout")
 def k_reshaped(s):
-    return {"arrange": lambda q, k, v: (
-        q, np.swapaxes(k.reshape(k.shape[:2] + (k.shape[3], k.shape[2])), 2, 3), v)}
+    return {"matrices": lambda k, v: (
+        np.swapaxes(k.reshape(k.shape[:2] + (k.shape[3], k.shape[2])), 2, 3), v)}
 
 
 @mistake("layout.v_reshaped", "layout")
 def v_reshaped(s):
-    return {"arrange": lambda q, k, v: (
-        q, k, np.swapaxes(v.reshape(v.shape[:2] + (v.shape[3], v.shape[2])), 2, 3))}
+    return {"matrices": lambda k, v: (
+        k, np.swapaxes(v.reshape(v.shape[:2] + (v.shape[3], v.shape[2])), 2, 3))}
 
 
 @mistake("layout.batch_rolled", "layout", lambda s: s.batch > 1)
@@ -244,22 +244,22 @@ def lost(s):
     return s.keys > 2
 
 
+def without(j):
+    def drop(x):
+        x = x.copy()
+        x[..., j] = -INF
+        return x
+    return {"drop": drop}
+
+
 @mistake("kv.first_key_dropped", "keys", lost)
 def first_lost(s):
-    def visible():
-        seen = visible_of(s).copy()
-        seen[..., 0] = False
-        return seen
-    return {"visible": visible}
+    return without(0)
 
 
 @mistake("kv.last_key_dropped", "keys", lost)
 def last_lost(s):
-    def visible():
-        seen = visible_of(s).copy()
-        seen[..., -1] = False
-        return seen
-    return {"visible": visible}
+    return without(-1)
 
 
 # ---- rope
@@ -485,7 +485,7 @@ def scale_only(s):
     return {"weights": lambda w, seen: w / 0.9}
 
 
-@mistake("out.v_mean", "output", lambda s: not s.restricted() and s.sink is None)
+@mistake("out.v_mean", "output", lambda s: not s.restricted() and s.sink is None and s.bias is None)
 def mean(s):
     return {"weights": lambda w, seen: np.full_like(w, 1 / w.shape[-1])}
 
