@@ -132,6 +132,8 @@ std::string question_of(const std::string& name) {
                      name.find('_', from + 3) - from);  // "scale", "d_bias", "sink", "heads", …
 }
 
+// Of 200 seeds, 78 of 79 pairs are named. The other rounds to bf16 and divides afterwards; recipes round
+// last.
 TEST(DiagnoseGradients, NamesPairs) {
   const std::vector<Made> made = all_made();
   int all = 0, named = 0, one_named = 0;
