@@ -335,6 +335,23 @@ TEST(DiagnoseBlock, JudgesWhatItCanAndSaysWhatNot) {
   EXPECT_EQ(nothing.failure().id, "missing-tensor");
 }
 
+TEST(DiagnoseBlock, ClearsALargeBlockWithoutASearch) {
+  Random random(9);
+  BlockConfig config = wide_config(random);
+  config.placement = NormPlacement::pre;
+  config.model_dim = 256;
+  config.heads = config.kv_heads = 4;
+  config.head_dim = config.value_dim = 64;
+  config.ffn_dim = 1024;
+  const auto weights = test::drawn_weights(random, config);
+  const BlockDump dump = test::dump_of(config, weights, test::drawn_rows(random, 40, 256), {});
+  const Diagnosis found = diagnosed(dump);
+  EXPECT_EQ(found.judgement, Judgement::right);
+  EXPECT_EQ(found.tried, 0);
+  ASSERT_FALSE(found.remarks.empty());
+  EXPECT_NE(found.remarks.back().find("it is large"), std::string::npos);
+}
+
 TEST(DiagnoseBlock, RefusesShapesThatCannotBe) {
   const Drawn block = drawn(35);
   const BlockDump right = test::dump_of(block.config, block.weights, block.x, {});

@@ -82,8 +82,9 @@ struct BlockDump {
 ///               sizes of this dump; noise is the same in root mean square (numbers.h).
 /// Determinism   a function of its arguments.
 /// Fails         missing-tensor if nothing can be judged; shape-mismatch; bad-option.
-/// Cost          the exact tier once; a few hundred evaluations in plain binary64 where something is wrong,
-///               on 32 rows where the dump is large.
+/// Cost          the exact tier once; where something is wrong, some hundred evaluations in plain binary64 of
+///               the tables that a mistake changes, and thousands for pairs. A right block of more than 2^25
+///               products is not searched for mistakes that it would not show.
 [[nodiscard]] Result<Diagnosis> diagnose_block(const BlockDump& dump,
                                                const DiagnoseOptions& options = {});
 

@@ -87,6 +87,10 @@ Trial trial_of(const BlockDump& dump, const std::vector<BlockStage>& stages) {
   trial.claim = claimed(dump.config);
   trial.candidates = candidates_of(dump.config);
   trial.unit = rounding_of(dump.precision).store;
+  const BlockConfig& c = dump.config;
+  const double row = static_cast<double>(c.model_dim) *
+                     static_cast<double>(2 * c.heads * c.head_dim + 3 * c.ffn_dim);
+  trial.large = static_cast<double>(dump.rows()) * row > 0x1p25;  // products of the whole block
   for (const BlockStage stage : stages) {
     const BlockTable& table = dump.stages.at(stage);
     trial.links.push_back({std::string(name_of(stage)),

@@ -30,7 +30,8 @@ struct Trial {
   BlockRecipe claim{};
   BlockConfig config{};
   std::vector<Candidate> candidates{};
-  double unit = 0;  ///< of what is stored
+  double unit = 0;     ///< of what is stored
+  bool large = false;  ///< to recompute it some hundred times takes seconds
 };
 
 /// How a recomputed table compares with the found one.
