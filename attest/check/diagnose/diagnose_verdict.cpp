@@ -160,7 +160,7 @@ Explanation explanation_of(const Claim& claim, const Candidate& candidate, doubl
 /// What of the catalogue this input cannot tell from a right dump.
 void remark_on_coincidences(const Evidence& evidence, ThreadPool& pool, Diagnosis& out) {
   const Samples samples = choose_samples(evidence.dump, evidence.claim, evidence.noise);
-  std::vector<Candidate> singles = single_mistakes(evidence.dump.claim);
+  std::vector<Candidate> singles = single_mistakes(evidence.dump);
   out.tried += static_cast<std::int64_t>(singles.size());
   pool.run(static_cast<std::int64_t>(singles.size()), [&](std::int64_t n) {
     Candidate& candidate = singles[at_index(n)];

@@ -229,11 +229,21 @@ std::vector<std::string> names_of_factor(double factor, double error) {
   return out;
 }
 
+std::vector<std::string> names_of_exponent(double factor, double error) {
+  if (std::fabs(factor / std::numbers::ln2 - 1) <= error)
+    return {"ln(2): powers of 2 in place of e"};
+  if (std::fabs(factor / std::numbers::log2e - 1) <= error) {
+    return {"log2(e): exp of what is meant for exp2"};
+  }
+  return {};
+}
+
 std::string text_of(const Constant& constant, const Claim& claim, const Fitting::Found& found) {
   std::string out = sentence(constant.name, " = ", six_digits(found.value));
   const double error = 4 * found.error / std::fabs(found.value) + 1e-12;
   std::vector<std::string> names;
   if (constant.name == "scale") names = names_of_scale(claim, found.value, error);
+  if (constant.axis == Axis::softmax) names = names_of_exponent(found.value, error);
   if (constant.axis == Axis::dropout) names = names_of_factor(found.value, error);
   for (const std::string& name : names) out += " = " + name;
   return out;

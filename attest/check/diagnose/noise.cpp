@@ -107,73 +107,97 @@ double Noise::Row::query_size() const {
 void Noise::Row::begin(lab::RowPlace at, const StageRow& row) {
   at_ = at;
   row_ = &row;
+  keys_ = std::max(row.masked.size(), row.weights.size());
+  has_scores_ = row.masked.size() == keys_ && keys_ != 0;
+  dot_.assign(keys_, {});
+  score_.assign(keys_, {});
+  share_.assign(keys_, {});
+  look();
   const Claim& claim = noise_.dump_.claim;
-  const Arithmetic& a = noise_.arithmetic_;
   const lab::AttentionShape& shape = claim.shape;
-  const double u = a.sums;
   const bool products = claim.has_query_and_key();
-  const std::size_t keys = std::max(row.masked.size(), row.weights.size());
-  const bool has_scores = row.masked.size() == keys && keys != 0;
-  dot_.assign(keys, {});
-  score_.assign(keys, {});
-  share_.assign(keys, {});
-  sum_ = {};
-  visible_ = 0;
-  peak_ = -infinity;
-  ratio_ = 1;
-  const double width = static_cast<double>(std::max<std::int64_t>(shape.D, 1));
   const double query = products ? query_size() : 0;
   const std::size_t group =
       products ? at_index((at.b * shape.G + at.h / (shape.H / shape.G)) * shape.S) : 0;
-  double dots = 0, scaleds = 0;
-  for (std::size_t j = 0; j < keys && has_scores; ++j) {
-    if (row.masked[j] == -infinity) continue;
-    peak_ = std::max(peak_, row.masked[j]);
-    if (!row.dot.empty() && !row.scaled.empty()) {
-      dots += std::fabs(row.dot[j]);
-      scaleds += std::fabs(row.scaled[j]);
-    }
-  }
-  if (dots > 0 && std::isfinite(scaleds / dots)) ratio_ = scaleds / dots;
-  for (std::size_t j = 0; j < keys; ++j) {
-    if (has_scores ? row.masked[j] == -infinity : !(row.weights[j] > 0)) continue;
+  for (std::size_t j = 0; j < keys_; ++j) {
+    if (has_scores_ ? row.masked[j] == -infinity : !(row.weights[j] > 0)) continue;
     visible_ += 1;
-    if (!has_scores) {
-      share_[j] = {a.weights, 2 * a.weights};
-      continue;
-    }
     const bool own_key = products && group + j < noise_.key_size_.size();
-    const double size = own_key ? query * noise_.key_size_[group + j] : 0;
-    dot_[j].typical = u * (std::sqrt(width) + 3) * size + 4 * a.products * size / std::sqrt(width);
-    dot_[j].worst = u * (width + 4) * size + 2.1 * a.products * size;
-    // A dump may begin with any score: what lies before it has no numbers.
-    const bool has_biased = row.biased.size() == keys, has_capped = row.capped.size() == keys;
-    const double biased = std::fabs(has_biased ? row.biased[j] : row.masked[j]);
-    const double capped = has_capped ? std::fabs(row.capped[j]) : 0;
-    const double bias = has_biased && has_capped ? std::fabs(row.biased[j] - row.capped[j]) : 0;
-    const double scaled = row.scaled.size() == keys ? std::fabs(row.scaled[j]) : 0;
-    const double caps = claim.call.softcap ? capped : 0;
-    score_[j].typical =
-        ratio_ * dot_[j].typical + u * (6 * caps + 2 * bias + biased) + a.scores * biased;
-    score_[j].worst = ratio_ * dot_[j].worst + u * (10 * caps + 5 * bias + biased + scaled) +
-                      a.scores_worst * (2 * scaled + caps + bias + biased);
-    const double gap = std::max(0.0, peak_ - row.masked[j]);
-    const double blocks = static_cast<double>(keys) / 16 + 2;
-    share_[j].typical = std::sqrt(square(score_[j].typical) + square(2 * u * gap) + square(3 * u) +
-                                  square(a.weights));
-    share_[j].worst = std::expm1(std::min(
-        700.0, score_[j].worst + 4 * u * gap + u * (3.25 + 4.25 * blocks) + 2 * a.weights));
+    if (has_scores_) score_errors(j, own_key ? query * noise_.key_size_[group + j] : 0);
+    if (!has_scores_) share_[j] = {noise_.arithmetic_.weights, 2 * noise_.arithmetic_.weights};
   }
-  if (row.weights.size() != keys) return;
-  double typical = 0, worst = 0;
-  for (std::size_t j = 0; j < keys; ++j) {
-    const double w = std::fabs(row.weights[j]);
+  add_up();
+}
+
+/// The largest visible score, and what the program multiplies its products by.
+void Noise::Row::look() {
+  visible_ = 0;
+  peak_ = -infinity;
+  ratio_ = 1;
+  double dots = 0, scaled = 0;
+  for (std::size_t j = 0; j < keys_ && has_scores_; ++j) {
+    if (row_->masked[j] == -infinity) continue;
+    peak_ = std::max(peak_, row_->masked[j]);
+    if (row_->dot.size() != keys_ || row_->scaled.size() != keys_) continue;
+    dots += std::fabs(row_->dot[j]);
+    scaled += std::fabs(row_->scaled[j]);
+  }
+  if (dots > 0 && std::isfinite(scaled / dots)) ratio_ = scaled / dots;
+}
+
+/// e_j and ρ_j; `size` is |query|·|key_j|.
+void Noise::Row::score_errors(std::size_t j, double size) {
+  const StageRow& row = *row_;
+  const Arithmetic& a = noise_.arithmetic_;
+  const double u = a.sums;
+  const double width = static_cast<double>(std::max<std::int64_t>(noise_.dump_.claim.shape.D, 1));
+  dot_[j].typical = u * (std::sqrt(width) + 3) * size + 4 * a.products * size / std::sqrt(width);
+  dot_[j].worst = u * (width + 4) * size + 2.1 * a.products * size;
+  // A dump may begin with any score: what lies before it has no numbers.
+  const bool has_biased = row.biased.size() == keys_, has_capped = row.capped.size() == keys_;
+  const double biased = std::fabs(has_biased ? row.biased[j] : row.masked[j]);
+  const double capped = has_capped ? std::fabs(row.capped[j]) : 0;
+  const double bias = has_biased && has_capped ? std::fabs(row.biased[j] - row.capped[j]) : 0;
+  const double scaled = row.scaled.size() == keys_ ? std::fabs(row.scaled[j]) : 0;
+  const double caps = noise_.dump_.claim.call.softcap ? capped : 0;
+  score_[j].typical =
+      ratio_ * dot_[j].typical + u * (6 * caps + 2 * bias + biased) + a.scores * biased;
+  score_[j].worst = ratio_ * dot_[j].worst + u * (10 * caps + 5 * bias + biased + scaled) +
+                    a.scores_worst * (2 * scaled + caps + bias + biased);
+  const double gap = std::max(0.0, peak_ - row.masked[j]);
+  const double blocks = static_cast<double>(keys_) / 16 + 2;
+  share_[j].typical = std::sqrt(square(score_[j].typical) + square(2 * u * gap) + square(3 * u) +
+                                square(a.weights));
+  const double worst = score_[j].worst + 4 * u * gap + u * (3.25 + 4.25 * blocks) + 2 * a.weights;
+  share_[j].worst = std::expm1(std::min(700.0, worst));  // e^709 is the end of binary64
+}
+
+/// What the denominator's errors add up to.
+void Noise::Row::add_up() {
+  sum_ = {};
+  if (row_->weights.size() != keys_) return;
+  for (std::size_t j = 0; j < keys_; ++j) {
+    const double w = std::fabs(row_->weights[j]);
     if (!(w > 0)) continue;
-    typical += square(w * share_[j].typical);
-    worst += w * share_[j].worst;
+    sum_.typical += square(w * share_[j].typical);
+    sum_.worst += w * share_[j].worst;
   }
-  sum_.typical = std::sqrt(typical) + (has_scores ? u * std::sqrt(visible_) : 0);
-  sum_.worst = worst + (has_scores ? u * visible_ : 0);
+  const double u = has_scores_ ? noise_.arithmetic_.sums : 0;
+  sum_.typical = std::sqrt(sum_.typical) + u * std::sqrt(visible_);
+  sum_.worst += u * visible_;
+}
+
+Noise::Row::Error Noise::Row::log_sum_exp(double storage) const {
+  const double lse = std::fabs(row_->log_sum_exp);
+  const double u = noise_.arithmetic_.sums;
+  double typical = 0, worst = 0;
+  for (std::size_t j = 0; j < share_.size() && j < row_->weights.size(); ++j) {
+    typical += square(row_->weights[j] * score_[j].typical);
+    worst += std::fabs(row_->weights[j]) * share_[j].worst;
+  }
+  const double peak = std::isfinite(peak_) ? std::fabs(peak_) : 0;
+  return {std::sqrt(typical) + u * (std::sqrt(visible_) + lse + peak + 3) + storage * lse,
+          worst + u * (visible_ + 6 * (lse + peak) + 10) + 2 * storage * lse};
 }
 
 void Noise::Row::of(Stage stage, DType dtype, RowNoise& out) {
@@ -188,20 +212,10 @@ void Noise::Row::of(Stage stage, DType dtype, RowNoise& out) {
     case Stage::output:
       output(storage, out);
       break;
-    case Stage::log_sum_exp: {
-      const double lse = std::fabs(row_->log_sum_exp);
-      const double u = noise_.arithmetic_.sums;
-      double typical = 0, worst = 0;
-      for (std::size_t j = 0; j < share_.size() && j < row_->weights.size(); ++j) {
-        typical += square(row_->weights[j] * score_[j].typical);
-        worst += std::fabs(row_->weights[j]) * share_[j].worst;
-      }
-      const double peak = std::isfinite(peak_) ? std::fabs(peak_) : 0;
-      out.typical[0] =
-          std::sqrt(typical) + u * (std::sqrt(visible_) + lse + peak + 3) + storage * lse;
-      out.worst[0] = worst + u * (visible_ + 6 * (lse + peak) + 10) + 2 * storage * lse;
+    case Stage::log_sum_exp:
+      out.typical[0] = log_sum_exp(storage).typical;
+      out.worst[0] = log_sum_exp(storage).worst;
       break;
-    }
     default:
       scores(stage, storage, out);
   }

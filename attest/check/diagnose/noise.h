@@ -82,17 +82,23 @@ class Noise::Row {
   void of(Stage stage, DType dtype, RowNoise& out);
 
  private:
+  struct Error {
+    double typical = 0, worst = 0;
+  };
+  void look();
+  void score_errors(std::size_t j, double size);
+  void add_up();
   void scores(Stage stage, double storage, RowNoise& out) const;
   void weights(double storage, RowNoise& out) const;
   void output(double storage, RowNoise& out);
+  [[nodiscard]] Error log_sum_exp(double storage) const;
   [[nodiscard]] double query_size() const;
 
   const Noise& noise_;
   lab::RowPlace at_{};
   const StageRow* row_ = nullptr;
-  struct Error {
-    double typical = 0, worst = 0;
-  };
+  std::size_t keys_ = 0;
+  bool has_scores_ = false;
   std::vector<Error> dot_;    // of query·key, absolute
   std::vector<Error> score_;  // of the last score, absolute
   std::vector<Error> share_;  // of the exponential, relative

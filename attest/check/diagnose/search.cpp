@@ -274,11 +274,13 @@ SampleFit fit_of(const Dump& dump, const Samples& samples, const Recipe& recipe,
   return samples.fit(*evaluation, most);
 }
 
-std::vector<Candidate> single_mistakes(const Claim& claim) {
+std::vector<Candidate> single_mistakes(const Dump& dump) {
+  const Claim& claim = dump.claim;
+  const bool labels = claim.has_query_and_key() || dump.stages.size() > 2;
   constexpr std::array no_value{0.0};
   std::vector<Candidate> out;
   for (const Mistake& mistake : catalogue()) {
-    if (mistake.make == nullptr) continue;
+    if (mistake.make == nullptr || (mistake.axis == Axis::label && !labels)) continue;
     std::span<const double> values = mistake.values;
     if (values.empty()) values = no_value;
     for (const double value : values) {
@@ -296,7 +298,7 @@ Searched search(const Dump& dump, const Samples& samples, const SearchOptions& o
   const auto say = [&](std::string_view doing, double fraction) {
     if (options.progress) options.progress(doing, fraction);
   };
-  out.singles = single_mistakes(dump.claim);
+  out.singles = single_mistakes(dump);
   trials.run(out.singles);
   out.fitting = those_that_fit(out.singles);
   say("single mistakes", 1);

@@ -31,8 +31,9 @@ struct Candidate {
 /// claim is so large that this matters.
 [[nodiscard]] bool is_costly(const Claim& claim, const Recipe& recipe);
 
-/// Every mistake that can be made on this claim alone, each with each of its values.
-[[nodiscard]] std::vector<Candidate> single_mistakes(const Claim& claim);
+/// Every mistake that can be made on this claim alone, each with each of its values. Of two tables, the
+/// first given, none is said to be another: that would make the second given too.
+[[nodiscard]] std::vector<Candidate> single_mistakes(const Dump& dump);
 
 struct SearchOptions {
   std::int64_t most_mistakes = 3;
