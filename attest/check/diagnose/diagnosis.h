@@ -94,4 +94,9 @@ struct DiagnoseOptions {
 /// A page of its own, with a heat map of the error; loads nothing.
 [[nodiscard]] std::string to_html(const Dump& dump, const Diagnosis& diagnosis);
 
+/// The same of what is no Dump: `compared` says what was compared with what. The page has no heat map.
+[[nodiscard]] std::string to_text(const std::string& compared, const Diagnosis& diagnosis);
+[[nodiscard]] std::string to_json(const std::string& compared, const Diagnosis& diagnosis);
+[[nodiscard]] std::string to_html(const std::string& compared, const Diagnosis& diagnosis);
+
 }  // namespace attest::check

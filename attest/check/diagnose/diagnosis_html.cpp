@@ -239,15 +239,15 @@ std::string shape_text(const Claim& claim) {
                   ", E ", s.E, "; computed in ", name_of(claim.precision));
 }
 
-}  // namespace
-
-std::string to_html(const Dump& dump, const Diagnosis& diagnosis) {
+/// The page around the heat maps.
+std::string page(const std::string& compared, const Diagnosis& diagnosis, const std::string& maps,
+                 const std::string& text) {
   std::string out = sentence(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
       "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>attest check: ",
       name_of(diagnosis.judgement), "</title>\n<style>\n", page_style,
       "</style>\n</head>\n<body>\n<main>\n<h1 class=\"", class_of(diagnosis.judgement), "\">",
-      name_of(diagnosis.judgement), "</h1>\n<p>", shape_text(dump.claim), "</p>\n");
+      name_of(diagnosis.judgement), "</h1>\n<p>", escaped(compared), "</p>\n");
   if (!diagnosis.where.empty()) {
     std::string where;
     for (const std::string& each : diagnosis.where) {
@@ -258,15 +258,24 @@ std::string to_html(const Dump& dump, const Diagnosis& diagnosis) {
   out += cause(diagnosis);
   out += stages_table(diagnosis);
   out += paragraphs("What would decide", diagnosis.would_decide);
-  out += heat_maps(dump, diagnosis);
+  out += maps;
   const std::size_t others = diagnosis.judgement == Judgement::wrong_named ? 1 : 0;
   out += explanations("What else was considered", diagnosis.explanations, others);
   out += explanations("What comes nearest, and does not fit", diagnosis.nearest, 0);
   out += paragraphs("Taken for granted", diagnosis.remarks);
-  out +=
-      sentence("<details><summary>The verdict as text</summary>\n<pre>",
-               escaped(to_text(dump, diagnosis)), "</pre></details>\n</main>\n</body>\n</html>\n");
-  return out;
+  return out + sentence("<details><summary>The verdict as text</summary>\n<pre>", escaped(text),
+                        "</pre></details>\n</main>\n</body>\n</html>\n");
+}
+
+}  // namespace
+
+std::string to_html(const Dump& dump, const Diagnosis& diagnosis) {
+  return page(shape_text(dump.claim), diagnosis, heat_maps(dump, diagnosis),
+              to_text(dump, diagnosis));
+}
+
+std::string to_html(const std::string& compared, const Diagnosis& diagnosis) {
+  return page(compared, diagnosis, "", to_text(compared, diagnosis));
 }
 
 }  // namespace attest::check

@@ -101,16 +101,7 @@ void append_explanations(std::string& out, std::string_view name,
   out += "]";
 }
 
-}  // namespace
-
-std::string to_json(const Dump& dump, const Diagnosis& diagnosis) {
-  const lab::AttentionShape& shape = dump.claim.shape;
-  std::string out = "{";
-  append_text(out, "verdict", name_of(diagnosis.judgement));
-  append_text(out, "precision", name_of(dump.claim.precision));
-  append_name(out, "shape");
-  out += sentence("{\"B\":", shape.B, ",\"H\":", shape.H, ",\"G\":", shape.G, ",\"T\":", shape.T,
-                  ",\"S\":", shape.S, ",\"D\":", shape.D, ",\"E\":", shape.E, "}");
+void append_findings(std::string& out, const Diagnosis& diagnosis) {
   append_text(out, "tolerance", diagnosis.tolerance);
   append_name(out, "stages");
   out += "[";
@@ -129,6 +120,27 @@ std::string to_json(const Dump& dump, const Diagnosis& diagnosis) {
   append_count(out, "tried", diagnosis.tried);
   append_name(out, "sampled");
   out += diagnosis.sampled ? "true}" : "false}";
+}
+
+}  // namespace
+
+std::string to_json(const Dump& dump, const Diagnosis& diagnosis) {
+  const lab::AttentionShape& shape = dump.claim.shape;
+  std::string out = "{";
+  append_text(out, "verdict", name_of(diagnosis.judgement));
+  append_text(out, "precision", name_of(dump.claim.precision));
+  append_name(out, "shape");
+  out += sentence("{\"B\":", shape.B, ",\"H\":", shape.H, ",\"G\":", shape.G, ",\"T\":", shape.T,
+                  ",\"S\":", shape.S, ",\"D\":", shape.D, ",\"E\":", shape.E, "}");
+  append_findings(out, diagnosis);
+  return out;
+}
+
+std::string to_json(const std::string& compared, const Diagnosis& diagnosis) {
+  std::string out = "{";
+  append_text(out, "verdict", name_of(diagnosis.judgement));
+  append_text(out, "compared", compared);
+  append_findings(out, diagnosis);
   return out;
 }
 

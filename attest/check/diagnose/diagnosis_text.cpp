@@ -165,8 +165,12 @@ std::string shape_sentence(const Dump& dump) {
 }  // namespace
 
 std::string to_text(const Dump& dump, const Diagnosis& diagnosis) {
+  return to_text(shape_sentence(dump), diagnosis);
+}
+
+std::string to_text(const std::string& compared, const Diagnosis& diagnosis) {
   std::string out = headline(diagnosis) + "\n\n";
-  add_paragraph(out, "compared", shape_sentence(dump));
+  add_paragraph(out, "compared", compared);
   add_paragraph(out, "tolerance", diagnosis.tolerance);
   for (const StageJudgement& stage : diagnosis.stages) add_stage(out, stage);
   if (!diagnosis.where.empty()) {
