@@ -7,6 +7,7 @@
 
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/io/bytes.h"
+#include "frontends/cli/check_block.h"
 #include "frontends/cli/check_catalogue.h"
 #include "frontends/cli/check_dump.h"
 #include "frontends/cli/check_readings.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct CheckOptions {
   DumpOptions dump;
+  BlockOptions block;
   bool json = false;
   std::string html;
   bool list = false;
@@ -54,6 +56,20 @@ int check_without_claim(LoadedDump& loaded, const CheckOptions& o) {
   return written == Exit::done ? exit_of(*readings) : written;
 }
 
+int check_whole_block(const CheckOptions& o) {
+  const auto verdict = check_block(o.dump, o.block, o.most_mistakes.value_or(3));
+  if (!verdict) return fail(verdict.failure());
+  const auto& [compared, diagnosis] = *verdict;
+  if (!o.html.empty()) {
+    const auto ok = write_text(o.html, check::to_html(compared, diagnosis));
+    if (!ok) return fail(ok.failure());
+    note("wrote " + o.html);
+  }
+  const int written = write_out(o.json ? check::to_json(compared, diagnosis) + "\n"
+                                       : check::to_text(compared, diagnosis));
+  return written == Exit::done ? exit_of(diagnosis.judgement) : written;
+}
+
 int check_dump(const CheckOptions& o) {
   if (o.list) return write_out(list_of_mistakes());
   if (o.page) return write_out(mistakes_page());
@@ -64,11 +80,18 @@ int check_dump(const CheckOptions& o) {
   if (!o.html.empty()) {
     if (const auto ok = can_write("--html", o.html); !ok) return fail(ok.failure());
   }
+  if (o.block.chosen) return check_whole_block(o);
   auto loaded = load_dump(o.dump);
   if (!loaded) return fail(in_words_of_options(loaded.failure()));
   for (const std::string& remark : loaded->remarks) note(remark);
-  if (!loaded->claimed) return check_without_claim(*loaded, o);
-  auto diagnosis = diagnosed(loaded->dump, o.most_mistakes.value_or(3));
+  if (!loaded->claimed && !loaded->gradients) return check_without_claim(*loaded, o);
+  if (!loaded->claimed) {
+    return fail(
+        {ErrorKind::value, "missing-claim",
+         "[check] gradients are judged against a claim: say what is meant, --causal none if "
+         "it is plain attention"});
+  }
+  auto diagnosis = diagnosed(*loaded, o.most_mistakes.value_or(3));
   if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
   if (!o.html.empty()) {
     check::Diagnosis page = *diagnosis;
@@ -94,6 +117,11 @@ The verdict is relative to a claim: --convention NAME, the options below, or wha
 of itself (metadata attest.causal = top-left and so on, or an ONNX Attention node's attributes).
 --causal none claims plain attention. Where nothing is claimed, the usual readings of the tensors
 are compared: exit 0 if all of them give these numbers, else 3.
+
+--block takes a whole transformer block: its weights under the names of the usual libraries, its
+input x, and its output or any tables in between (projections, weights, concat, residuals, norms,
+ffn). What the tensors do not say (heads, norm, placement, activation) is assumed and said, or
+given by options.
 
 Exit 0 right (also: right within the rounding of its number type), 1 wrong, 2 bad input, 3 this
 input cannot tell.
@@ -127,6 +155,7 @@ Examples:
   attest check dump.npz --convention flash-attention --causal --window 128,0
   attest check --query q.npy --key k.npy --value v.npy --output o.npy --causal none
   attest check acts.safetensors --prefix ex0. --scale 0.125 --causal
+  attest check block.safetensors --block --heads 8 --norm rms --placement pre --causal
   attest check --explain causal.top_left)";
 
 }  // namespace
@@ -137,6 +166,7 @@ void add_check(CLI::App& app, Action& action) {
       "check", "Say whether somebody's attention is right, and which mistake explains it if not");
   command->footer(footer);
   add_dump_options(*command, o->dump);
+  add_block_options(*command, o->block);
   add_integer(*command, "--most-mistakes", o->most_mistakes,
               "So many mistakes are combined at most (default 3)", {.least = 1, .most = 3});
   command->add_flag("--json", o->json, "The verdict as JSON");

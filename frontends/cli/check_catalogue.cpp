@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "attest/base/text.h"
+#include "attest/check/block/block_mistakes.h"
+#include "attest/check/gradients/gradient_mistakes.h"
 #include "attest/check/mistakes/catalogue.h"
 #include "frontends/cli/print.h"
 
@@ -15,6 +17,21 @@ namespace {
 
 using check::Mistake;
 using check::MistakeKind;
+
+/// Those of attention, of its backward pass, and of whole blocks.
+std::vector<const Mistake*> all_mistakes() {
+  std::vector<const Mistake*> out;
+  for (const Mistake& each : check::catalogue()) out.push_back(&each);
+  for (const check::GradientMistake& each : check::gradient_mistakes()) {
+    out.push_back(&each.mistake);
+  }
+  for (const check::block::BlockMistake& each : check::block::block_mistakes()) {
+    out.push_back(&each.text);
+  }
+  // By what they are about; a name that two tables have is another mistake in each.
+  std::ranges::stable_sort(out, {}, [](const Mistake* each) { return each->axis; });
+  return out;
+}
 
 std::string_view words_of(MistakeKind kind) {
   switch (kind) {
@@ -43,45 +60,47 @@ std::string cell(std::string_view text) {
   return out.empty() ? std::string("-") : out;
 }
 
+std::string one_mistake(const Mistake& mistake) {
+  std::string out =
+      fmt::format("{}\n  {}\n  look for: {}\n", mistake.name, mistake.what, mistake.look_for);
+  if (mistake.kind == MistakeKind::harmless) {
+    out += "  harmless: it gives the same numbers in exact arithmetic\n";
+  } else if (mistake.kind == MistakeKind::rounding) {
+    out += "  rounding: it gives the right numbers but for rounding\n";
+  }
+  if (!mistake.values.empty()) out += fmt::format("  tried with: {}\n", values_of(mistake));
+  if (!mistake.seen_in.empty()) out += fmt::format("  seen in: {}\n", mistake.seen_in);
+  return out;
+}
+
 }  // namespace
 
 std::string list_of_mistakes() {
   std::size_t width = 0;
-  for (const Mistake& each : check::catalogue()) width = std::max(width, each.name.size());
+  const std::vector<const Mistake*> all = all_mistakes();
+  for (const Mistake* each : all) width = std::max(width, each->name.size());
   std::string out;
-  for (const Mistake& each : check::catalogue()) {
-    out += fmt::format("{}  {}\n", left(std::string(each.name), width), each.what);
+  for (const Mistake* each : all) {
+    out += fmt::format("{}  {}\n", left(std::string(each->name), width), each->what);
   }
-  out += fmt::format("{} mistakes; attest check --explain NAME says more of one\n",
-                     check::catalogue().size());
+  out += fmt::format("{} mistakes; attest check --explain NAME says more of one\n", all.size());
   return out;
 }
 
 Result<std::string> explanation_of(const std::string& name) {
-  const Mistake* found = check::find_mistake(name);
-  if (found == nullptr) {
-    std::string near;
-    const std::string axis = name.substr(0, name.find('.'));
-    for (const Mistake& each : check::catalogue()) {
-      const bool alike = each.name.find(name) != std::string_view::npos ||
-                         each.name.substr(0, each.name.find('.')) == axis;
-      if (alike && !name.empty()) near += sentence(near.empty() ? "" : ", ", each.name);
-    }
-    return Failure{
-        ErrorKind::value, "no-such-mistake",
-        sentence("[check] no mistake is called '", name, "'",
-                 near.empty() ? "; attest check --list has them all" : "; there are " + near)};
+  std::string near, out;
+  const std::string axis = name.substr(0, name.find('.'));
+  for (const Mistake* each : all_mistakes()) {
+    if (each->name == name) out += one_mistake(*each);
+    const bool alike = each->name.find(name) != std::string_view::npos ||
+                       each->name.substr(0, each->name.find('.')) == axis;
+    if (alike && !name.empty()) near += sentence(near.empty() ? "" : ", ", each->name);
   }
-  std::string out =
-      fmt::format("{}\n  {}\n  look for: {}\n", found->name, found->what, found->look_for);
-  if (found->kind == MistakeKind::harmless) {
-    out += "  harmless: it gives the same numbers in exact arithmetic\n";
-  } else if (found->kind == MistakeKind::rounding) {
-    out += "  rounding: it gives the right numbers but for rounding\n";
-  }
-  if (!found->values.empty()) out += fmt::format("  tried with: {}\n", values_of(*found));
-  if (!found->seen_in.empty()) out += fmt::format("  seen in: {}\n", found->seen_in);
-  return out;
+  if (!out.empty()) return out;
+  return Failure{
+      ErrorKind::value, "no-such-mistake",
+      sentence("[check] no mistake is called '", name, "'",
+               near.empty() ? "; attest check --list has them all" : "; there are " + near)};
 }
 
 std::string mistakes_page() {
@@ -95,7 +114,8 @@ std::string mistakes_page() {
       "is one "
       "of the values that a mistake is tried with. `attest check --explain NAME` prints one.\n";
   std::string_view axis;
-  for (const Mistake& each : check::catalogue()) {
+  for (const Mistake* one : all_mistakes()) {
+    const Mistake& each = *one;
     if (check::name_of(each.axis) != axis) {
       axis = check::name_of(each.axis);
       out += fmt::format(

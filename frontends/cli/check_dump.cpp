@@ -9,6 +9,7 @@
 
 #include "attest/base/text.h"
 #include "frontends/cli/case_sources.h"
+#include "frontends/cli/check_gradients.h"
 #include "frontends/cli/check_layout.h"
 #include "frontends/cli/check_metadata.h"
 #include "frontends/cli/check_rope.h"
@@ -42,10 +43,13 @@ class DumpLoader {
          {&DumpLoader::find_inputs, &DumpLoader::find_stages, &DumpLoader::settle_layout,
           &DumpLoader::place_inputs, &DumpLoader::join_past, &DumpLoader::read_rope_tables,
           &DumpLoader::read_call, &DumpLoader::place_stages, &DumpLoader::choose_rope,
-          &DumpLoader::choose_precision}) {
+          &DumpLoader::choose_precision, &DumpLoader::place_backward}) {
       if (auto ok = (this->*step)(); !ok) return ok.failure();
     }
-    if (auto ok = can_judge(out_.dump, listing_); !ok) return ok.failure();
+    const bool backward_alone = out_.gradients && out_.dump.stages.empty();
+    if (!backward_alone) {
+      if (auto ok = can_judge(out_.dump, listing_); !ok) return ok.failure();
+    }
     out_.claimed = makes_claim(o_);
     return std::move(out_);
   }
@@ -90,6 +94,9 @@ class DumpLoader {
     for (const FoundStage& each : stages_) {
       if (auto ok = is_numbers(each.tensor.dtype(), each.name); !ok) return ok;
     }
+    auto gradients = find_gradients(sources_);
+    if (!gradients) return gradients.failure();
+    gradients_ = *std::move(gradients);
     return {};
   }
 
@@ -168,6 +175,7 @@ class DumpLoader {
         std::copy_n(after.data() + row * second, second, to + first);
       }
       if (past == past_key) past_ = a[2];
+      joined_ = true;
       canonical_[fresh] = std::move(joined);
     }
     if (canonical_[past_key].has_value() != canonical_[past_value].has_value() && canonical_[key] &&
@@ -304,6 +312,16 @@ class DumpLoader {
     return {};
   }
 
+  Result<void> place_backward() {
+    if (!gradients_.gradients.empty() && joined_) {
+      return bad("not-used", "gradients of cached keys are not judged: give key and value whole");
+    }
+    auto gradients = place_gradients(std::move(gradients_), out_.dump.claim, layout_, out_.remarks);
+    if (!gradients) return gradients.failure();
+    out_.gradients = *std::move(gradients);
+    return {};
+  }
+
   [[nodiscard]] FileLayout output_layout() const {
     const bool other_way = convention_ && convention_->layout == Layout::bhtd_to_bthd;
     return other_way && layout_.layout == FileLayout::bhtd ? FileLayout::bthd : layout_.layout;
@@ -349,11 +367,14 @@ class DumpLoader {
   std::vector<DType> dtypes_;
   ChosenLayout layout_;
   RopeTables rope_tables_;
+  FoundGradients gradients_;
   std::int64_t past_ = 0;
+  bool joined_ = false;
   LoadedDump out_;
 };
 
-/// The tensors whose names begin with the prefix, without it.
+}  // namespace
+
 Result<void> keep_prefixed(io::NamedTensors& bundle, const std::string& prefix) {
   io::NamedTensors out;
   out.metadata = std::move(bundle.metadata);
@@ -366,8 +387,6 @@ Result<void> keep_prefixed(io::NamedTensors& bundle, const std::string& prefix) 
   bundle = std::move(out);
   return {};
 }
-
-}  // namespace
 
 Result<LoadedDump> load_dump(const DumpOptions& given) {
   DumpOptions options = given;

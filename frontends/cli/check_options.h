@@ -31,7 +31,7 @@ struct DumpOptions {
 /// The roles that a dump has and a call has not, with what the help says of them. The flag is the
 /// role's name with - for _.
 using Role = std::pair<const char*, const char*>;
-inline constexpr std::array<Role, 18> dump_roles{{
+inline constexpr std::array<Role, 19> dump_roles{{
     {"output", "what it produced: [B,H,T,E], [B,T,H,E] or packed"},
     {"weights", "after the softmax, [B,H,T,S]"},
     {"scores", "a table of scores; --scores-are says which"},
@@ -50,6 +50,7 @@ inline constexpr std::array<Role, 18> dump_roles{{
     {"d-key", "gradient of key"},
     {"d-value", "gradient of value"},
     {"d-bias", "gradient of the bias"},
+    {"d-sink", "gradient of the sink"},
 }};
 
 void add_dump_options(CLI::App& command, DumpOptions& options);

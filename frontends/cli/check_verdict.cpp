@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "frontends/cli/check_verdict.h"
 
+#include "frontends/cli/check_gradients.h"
+
 namespace attest::cli {
 
 Exit exit_of(check::Judgement judgement) {
@@ -20,6 +22,19 @@ Exit exit_of(check::Judgement judgement) {
 Result<check::Diagnosis> diagnosed(const check::Dump& dump, std::int64_t most_mistakes) {
   CheckProgress progress("check");
   return check::diagnose(dump, {.progress = progress.function(), .most_mistakes = most_mistakes});
+}
+
+Result<check::Diagnosis> diagnosed(const LoadedDump& loaded, std::int64_t most_mistakes) {
+  if (!loaded.gradients) return diagnosed(loaded.dump, most_mistakes);
+  auto backward = [&] {
+    CheckProgress progress("check");
+    return check::diagnose_gradients(
+        *loaded.gradients, {.progress = progress.function(), .most_mistakes = most_mistakes});
+  }();
+  if (!backward || loaded.dump.stages.empty()) return backward;
+  auto forward = diagnosed(loaded.dump, most_mistakes);
+  if (!forward) return forward;
+  return joined(*std::move(forward), *std::move(backward));
 }
 
 }  // namespace attest::cli

@@ -7,6 +7,7 @@
 
 #include "attest/base/result.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "frontends/cli/check_dump.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/print.h"
 
@@ -31,6 +32,9 @@ class CheckProgress {
 
 /// check::diagnose with progress shown.
 [[nodiscard]] Result<check::Diagnosis> diagnosed(const check::Dump& dump,
+                                                 std::int64_t most_mistakes);
+/// The same of a dump with its gradients, if it has any: one verdict.
+[[nodiscard]] Result<check::Diagnosis> diagnosed(const LoadedDump& loaded,
                                                  std::int64_t most_mistakes);
 
 }  // namespace attest::cli

@@ -26,6 +26,10 @@ _attest() {
       --scores-are) choices="dot scaled capped biased masked" ;;
       --output-layout) choices="bhtd bthd packed lbe" ;;
       --rope) choices="half interleaved" ;;
+      --norm) choices="layer rms" ;;
+      --placement) choices="post pre sandwich" ;;
+      --activation) choices="relu gelu gelu-tanh silu" ;;
+      --weights-are) choices="input-output output-input" ;;
       --explain) choices=$("$program" check --list 2>/dev/null |
                              grep -oE '^[a-z0-9_]+\.[a-zA-Z0-9_.+]+') ;;
       --dtype) choices="f64 f32 f16 bf16" ;;
