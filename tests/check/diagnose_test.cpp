@@ -7,6 +7,7 @@
 
 #include "attest/base/random.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "attest/io/json.h"
 #include "attest/lab/attention.h"
 #include "attest/lab/attention_row.h"
 #include "tests/support/file_assertions.h"
@@ -282,6 +283,64 @@ TEST(Diagnose, SaysWhereAnUnexplainedTableIsWrong) {
   EXPECT_EQ(diagnosis->where,
             (std::vector<std::string>{"only batch 0", "only the last head", "from query 4 on"}));
   EXPECT_FALSE(diagnosis->nearest.empty());
+}
+
+std::string_view text_at(const io::Json& json, std::string_view name) {
+  const io::Json* found = json.find(name);
+  const std::string* text = found == nullptr ? nullptr : found->string_if();
+  return text == nullptr ? "" : std::string_view(*text);
+}
+
+TEST(Diagnose, IsOneScreenOfTextAndOneObjectOfJson) {
+  AttentionCase call = call_of(shape, 14);
+  call.mask = Mask::causal_bottom_right();
+  AttentionCase made = call;
+  made.mask = Mask::causal_top_left();
+  const Dump dump = dump_of(call, made, {Stage::scaled, Stage::weights, Stage::output});
+  const auto diagnosis = diagnose(dump);
+  ASSERT_TRUE(test::accepted(diagnosis));
+  const std::string text = to_text(dump, *diagnosis);
+  EXPECT_LE(std::ranges::count(text, '\n'), 40) << text;
+  EXPECT_NE(text.find("causal.top_left"), std::string::npos) << text;
+  EXPECT_NE(text.find("tolerance"), std::string::npos) << text;
+  EXPECT_NE(text.find("look for"), std::string::npos) << text;
+  EXPECT_NE(text.find("should be"), std::string::npos) << text;
+  const auto json = io::parse_json(to_json(dump, *diagnosis), "diagnosis");
+  ASSERT_TRUE(test::accepted(json));
+  EXPECT_EQ(text_at(*json, "verdict"), "wrong, and named");
+  EXPECT_EQ(text_at(*json, "first_wrong_stage"), "weights");
+}
+
+/// Whether a table is wrong only because the one before it is: each is judged from what was dumped.
+TEST(Diagnose, ExplainsTheFirstWrongLinkWhereNothingExplainsAllTables) {
+  AttentionCase call = call_of(shape, 15);
+  Dump dump = dump_of(call, call, {Stage::scaled, Stage::weights, Stage::output});
+  Random random(15);
+  for (double& x : dump.stages[0].values.elements()) {
+    x = static_cast<double>(to_float_nearest(x + random.bell()));  // no scores of this call
+  }
+  const lab::AttentionShape& s = shape;
+  for (std::int64_t n = 0; n < s.B * s.H * s.T; ++n) {
+    double* const weights = dump.stages[1].values.data() + n * s.S;
+    const double* const scores = dump.stages[0].values.data() + n * s.S;
+    double sum = 1;  // a sink that nobody asked for
+    for (std::int64_t j = 0; j < s.S; ++j) sum += std::exp(scores[j]);
+    for (std::int64_t j = 0; j < s.S; ++j) {
+      weights[j] = static_cast<double>(to_float_nearest(std::exp(scores[j]) / sum));
+    }
+    const std::int64_t b = n / (s.H * s.T), g = n / s.T % s.H / (s.H / s.G);
+    for (std::int64_t e = 0; e < s.E; ++e) {
+      double mix = 0;
+      for (std::int64_t j = 0; j < s.S; ++j) mix += weights[j] * call.value(b, g, j, e);
+      dump.stages[2].values.data()[n * s.E + e] = static_cast<double>(to_float_nearest(mix));
+    }
+  }
+  const auto diagnosis = diagnose(dump);
+  ASSERT_TRUE(test::accepted(diagnosis));
+  EXPECT_EQ(diagnosis->first_wrong_stage, "scaled") << told(dump, *diagnosis);
+  EXPECT_EQ(diagnosis->stages[1].link, "does not follow from scaled");
+  EXPECT_TRUE(explained_by(*diagnosis, "softmax.plus_one")) << told(dump, *diagnosis);
+  EXPECT_EQ(diagnosis->stages[2].link, "follows from weights");
 }
 
 TEST(Diagnose, SaysTheSameForAnyOrderOfTrials) {

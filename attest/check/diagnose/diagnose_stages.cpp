@@ -214,7 +214,7 @@ Result<Staged> judge_stages(const Dump& dump, const Judged& judged, const Noise&
       inherited = link && link->typical();
       const std::string from = out.stages[links[l].from].name;
       stage.link = (inherited ? "follows from " : "does not follow from ") + from;
-      if (!inherited && !out.wrong_link && !out.first_wrong) out.wrong_link = l;
+      if (!inherited && !out.wrong_link) out.wrong_link = l;
     }
     if (stage.wrong > 0 && !inherited && !out.first_wrong) out.first_wrong = n;
     out.stages.push_back(std::move(stage));

@@ -26,7 +26,7 @@ struct Staged {
   std::vector<StageJudgement>
       stages{};  ///< as Dump::stages; what is given is compared with nothing
   std::optional<std::size_t> first_wrong{};  ///< in Dump::stages
-  std::optional<std::size_t> wrong_link{};   ///< in the links: the one that is wrong by itself
+  std::optional<std::size_t> wrong_link{};   ///< in the links: the first that is wrong by itself
 };
 [[nodiscard]] Result<Staged> judge_stages(const Dump& dump, const Judged& judged,
                                           const Noise& noise, const std::vector<Link>& links,
