@@ -23,6 +23,14 @@ constexpr double as_good = 1.05;
 /// What a row of such a recipe costs at most before pairs of them are left out.
 constexpr double costly_work = 2e5;
 
+/// What a row may cost for pairs that are unlikely: some 10⁴ of them in a second.
+constexpr double small_row = 2e4;
+
+double work_of_row(const lab::AttentionShape& shape) {
+  return static_cast<double>(std::max<std::int64_t>(1, shape.S)) *
+         static_cast<double>(shape.D + shape.E + 8);
+}
+
 double work_of_head(const lab::AttentionShape& shape) {
   return static_cast<double>(shape.T) * static_cast<double>(shape.S) *
          static_cast<double>(shape.D + 8) * static_cast<double>(std::max(shape.H, shape.B));
@@ -151,9 +159,7 @@ bool is_usual(const Candidate& candidate) {
 
 /// So many that a mistake which shows in some rows alone shows in one of them.
 std::size_t rows_of_signature(const lab::AttentionShape& shape) {
-  const double work = static_cast<double>(std::max<std::int64_t>(1, shape.S)) *
-                      static_cast<double>(shape.D + shape.E + 8);
-  return static_cast<std::size_t>(std::clamp(4e5 / work, 6.0, 64.0));
+  return static_cast<std::size_t>(std::clamp(4e5 / work_of_row(shape), 6.0, 64.0));
 }
 
 /// The numbers of some rows, as far as two recipes that mean the same agree on them.
@@ -210,6 +216,27 @@ std::vector<std::vector<Candidate>> combinable(const Dump& dump, const Samples& 
       out[same].push_back(singles[n]);
     }
   }
+  return out;
+}
+
+/// All that change a number somewhere, or may beside another.
+std::vector<Candidate> changing(const Claim& claim, const std::vector<Candidate>& singles) {
+  std::vector<Candidate> out;
+  std::ranges::copy_if(singles, std::back_inserter(out), [&](const Candidate& single) {
+    return single.mistakes.front().mistake->kind != MistakeKind::harmless &&
+           !is_costly(claim, single.recipe);
+  });
+  return out;
+}
+
+/// Those that stand for none of the classes: alone they are like another, beside some they are not.
+std::vector<Candidate> left_out(const std::vector<Candidate>& all,
+                                const std::vector<Candidate>& parts) {
+  std::vector<Candidate> out;
+  std::ranges::copy_if(all, std::back_inserter(out), [&](const Candidate& one) {
+    return std::ranges::none_of(parts,
+                                [&](const Candidate& part) { return part.label() == one.label(); });
+  });
   return out;
 }
 
@@ -321,6 +348,11 @@ Searched search(const Dump& dump, const Samples& samples, const SearchOptions& o
       trials.combine(parts, parts, true, 64, [&](double part) { say("pairs of mistakes", part); });
   out.fitting = std::move(pairs.fitting);
   if (done()) return out;
+  if (work_of_row(dump.claim.shape) <= small_row) {
+    const std::vector<Candidate> all = changing(dump.claim, out.singles);
+    out.fitting = trials.combine(left_out(all, parts), all, false, 0, {}).fitting;
+    if (done()) return out;
+  }
   out.fitting = fit_constants_beside(dump, samples, out.singles, pool, trials.tried);
   if (done() || options.most_mistakes < 3) return out;
 
