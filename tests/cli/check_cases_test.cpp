@@ -85,8 +85,8 @@ std::string four_heads() {
   }
   for (int h = 0; h < 4; ++h) {
     const char* comma = h == 0 ? "" : ",";
-    heads_q += comma + ("[[" + q + "]]");
-    heads_k += comma + ("[[" + k + "],[" + zero + "]]");
+    heads_q.append(comma).append("[[").append(q).append("]]");
+    heads_k.append(comma).append("[[").append(k).append("],[").append(zero).append("]]");
     heads_v += std::string(comma) + "[[1],[0]]";
   }
   return "\"query\": [" + heads_q + "], \"key\": [" + heads_k + "], \"value\": [" + heads_v + "]";
