@@ -128,13 +128,23 @@ class Reader {
     return {};
   }
 
+  /// Whether what joins the scores is a mask of numbers and nothing that hides keys by itself: the table
+  /// "with bias" is then that of the biased scores.
+  [[nodiscard]] bool adds_alone() const {
+    const std::string mask = name_in(bundle_, "in", "attn_mask");
+    return !mask.empty() && bundle_.find(mask)->dtype() != DType::boolean &&
+           o_.inputs.causal == "none" && o_.inputs.window.empty() &&
+           name_in(bundle_, "in", "nonpad_kv_seqlen").empty();
+  }
+
   /// Which table the fourth output is.
   Result<void> read_table() {
     const std::string name = name_in(bundle_, "out", "qk_matmul_output");
     if (name.empty()) return {};
     const auto mode = integer("qk_matmul_output_mode", 0);
     if (!mode) return mode.failure();
-    const char* const stages[] = {"scaled", "capped", "masked", "weights"};
+    const char* const stages[] = {"scaled", "capped", adds_alone() ? "biased" : "masked",
+                                  "weights"};
     if (*mode < 0 || *mode > 3) return bad("qk_matmul_output_mode is 0, 1, 2 or 3");
     o_.inputs.names.try_emplace(stages[*mode], name);
     return {};

@@ -94,24 +94,38 @@ void prefer_plain(const Dump& dump, const Samples& samples, std::vector<Candidat
   if (found != fitting.end()) std::rotate(fitting.begin(), found, found + 1);
 }
 
+/// So many names of the same numbers are listed at most.
+constexpr std::size_t most_variants = 64;
+
 /// The same mistakes, each replaced by those that give its numbers here.
 std::vector<Candidate> variants_of(const Dump& dump, const Searched& searched,
                                    const Candidate& best) {
-  std::vector<Candidate> out;
-  for (std::size_t n = 0; best.fitted.empty() && n < best.mistakes.size(); ++n) {
+  std::vector<std::vector<Made>> lists{{}};
+  for (const Made& own : best.mistakes) {
+    std::vector<Made> names{own};
     for (const std::vector<Candidate>& alike : searched.alike) {
-      if (alike.front().mistakes.front().label() != best.mistakes[n].label()) continue;
-      for (std::size_t k = 1; k < alike.size(); ++k) {
-        Candidate other;
-        bool made = true;
-        for (std::size_t m = 0; m < best.mistakes.size(); ++m) {
-          const Made& one = m == n ? alike[k].mistakes.front() : best.mistakes[m];
-          made = made && one.mistake->make(other.recipe, dump.claim, one.value);
-          other.mistakes.push_back(one);
-        }
-        if (made) out.push_back(std::move(other));
+      if (alike.front().mistakes.front().label() != own.label()) continue;
+      for (const Candidate& other : alike) {
+        if (other.mistakes.front().label() != own.label()) names.push_back(other.mistakes.front());
       }
     }
+    std::vector<std::vector<Made>> longer;
+    for (const Made& name : names) {
+      for (const std::vector<Made>& list : lists) {
+        if (longer.size() == most_variants) break;
+        longer.push_back(list);
+        longer.back().push_back(name);
+      }
+    }
+    lists = std::move(longer);
+  }
+  std::vector<Candidate> out;
+  for (std::size_t n = 1; n < lists.size(); ++n) {  // the first is the best itself
+    Candidate other{.mistakes = lists[n], .fitted = best.fitted};
+    const bool made = best.fitted.empty() && std::ranges::all_of(lists[n], [&](const Made& one) {
+                        return one.mistake->make(other.recipe, dump.claim, one.value);
+                      });
+    if (made) out.push_back(std::move(other));
   }
   return out;
 }

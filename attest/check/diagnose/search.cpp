@@ -127,7 +127,7 @@ class Trials {
 };
 
 /// The mistakes that are met most, and together: triples of these are all tried.
-constexpr std::array<std::string_view, 25> usual{"layout.heads_split_by_reshape",
+constexpr std::array<std::string_view, 26> usual{"layout.heads_split_by_reshape",
                                                  "layout.heads_merged_by_reshape",
                                                  "layout.k_v_swapped",
                                                  "gqa.tile",
@@ -151,10 +151,22 @@ constexpr std::array<std::string_view, 25> usual{"layout.heads_split_by_reshape"
                                                  "bias.missing",
                                                  "alibi.missing",
                                                  "sink.missing",
-                                                 "empty_rows.nan"};
+                                                 "empty_rows.nan",
+                                                 "label.qk_modes_swapped"};
 
-bool is_usual(const Candidate& candidate) {
-  return std::ranges::find(usual, candidate.mistakes.front().mistake->name) != usual.end();
+bool is_usual(const Mistake& mistake) {
+  return std::ranges::find(usual, mistake.name) != usual.end();
+}
+bool is_usual(const Candidate& candidate) { return is_usual(*candidate.mistakes.front().mistake); }
+
+/// How often people met these mistakes, as far as is known: it decides between names of equal numbers.
+int familiarity(const Candidate& candidate) {
+  int out = 0;
+  for (const Made& made : candidate.mistakes) {
+    if (!made.mistake->seen_in.empty()) ++out;
+    if (is_usual(*made.mistake)) out += 2;
+  }
+  return out;
 }
 
 /// So many that a mistake which shows in some rows alone shows in one of them.
@@ -216,6 +228,9 @@ std::vector<std::vector<Candidate>> combinable(const Dump& dump, const Samples& 
       out[same].push_back(singles[n]);
     }
   }
+  for (std::vector<Candidate>& same : out) {
+    std::ranges::stable_sort(same, std::ranges::greater{}, familiarity);
+  }
   return out;
 }
 
@@ -240,18 +255,14 @@ std::vector<Candidate> left_out(const std::vector<Candidate>& all,
   return out;
 }
 
-/// The fewest mistakes, then the nearest; of those that are as near, the one with the fewest values.
+/// The fewest mistakes, then the nearest; of those that are as near, the one with the fewest values, then
+/// the one that is met most.
 void nearest_first(std::vector<Candidate>& candidates) {
   double least = std::numeric_limits<double>::infinity();
   for (const Candidate& candidate : candidates) {
     least = std::min(least, candidate.fit.distance());
   }
   const double as_near = least * as_good;
-  const auto usual_in = [](const Candidate& candidate) {
-    return std::ranges::count_if(candidate.mistakes, [](const Made& made) {
-      return std::ranges::find(usual, made.mistake->name) != usual.end();
-    });
-  };
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const Candidate& a, const Candidate& b) {
                      if (a.size() != b.size()) return a.size() < b.size();
@@ -259,7 +270,7 @@ void nearest_first(std::vector<Candidate>& candidates) {
                      const bool near_b = b.fit.distance() <= as_near;
                      if (near_a != near_b) return near_a;
                      if (near_a && values_in(a) != values_in(b)) return values_in(a) < values_in(b);
-                     if (near_a) return usual_in(a) > usual_in(b);
+                     if (near_a) return familiarity(a) > familiarity(b);
                      return a.fit.distance() < b.fit.distance();
                    });
 }
@@ -361,7 +372,8 @@ Searched search(const Dump& dump, const Samples& samples, const SearchOptions& o
   out.fitting = std::move(triples.fitting);
   if (done()) return out;
   std::vector<Candidate> met;
-  std::ranges::copy_if(parts, std::back_inserter(met), is_usual);
+  std::ranges::copy_if(parts, std::back_inserter(met),
+                       [](const Candidate& candidate) { return is_usual(candidate); });
   std::vector<Candidate> two = trials.combine(met, met, true, met.size() * met.size(), {}).near;
   out.fitting = trials.combine(two, met, false, 0, tell).fitting;
   done();

@@ -7,7 +7,7 @@
 namespace attest::check {
 namespace {
 
-constexpr std::array blocks{4.0, 8.0, 16.0, 32.0, 64.0, 128.0};
+constexpr std::array blocks{2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0};
 constexpr std::array fills{-10.0, -100.0, -1e4, -65504.0, -1e9, -1e30, -3.4028234663852886e38};
 constexpr std::array shifts{-4.0, -3.0, -2.0, 2.0, 3.0, 4.0};
 constexpr std::array steps{-1.0, 1.0};

@@ -135,8 +135,13 @@ constexpr std::array others{
                 "1 and 2 of ONNX Attention's qk_matmul_output were until May 2026.",
             .look_for = "the version of the ONNX text that qk_matmul_output_mode follows.",
             .seen_in = "onnx/onnx#7913",
-            .make = [](Recipe& recipe, const Claim&,
-                       double) { return shows(recipe, Stage::capped, Stage::masked, true); }},
+            .make =
+                [](Recipe& recipe, const Claim& claim, double) {
+                  const bool hides =
+                      has_position_rule(claim) || has_mask(claim) || has_documents(claim);
+                  const Stage last = hides ? Stage::masked : Stage::biased;
+                  return shows(recipe, Stage::capped, last, true);
+                }},
     Mistake{.name = "label.weights_before_dropout",
             .axis = Axis::label,
             .what = "The table of weights is that before dropout.",
