@@ -37,6 +37,19 @@ bool make(Recipe& recipe, const Claim& claim, double) {
   return rounds(step, recipe, claim, precision);
 }
 
+template <Precision precision>
+bool round_inputs(Recipe& recipe, const Claim& claim, double) {
+  return rounds(&RoundingRecipe::query_key, recipe, claim, precision) &&
+         rounds(&RoundingRecipe::value, recipe, claim, precision);
+}
+
+/// What goes into the two products: all but scores, softmax and sums is in the coarse type.
+template <Precision precision>
+bool round_factors(Recipe& recipe, const Claim& claim, double) {
+  return round_inputs<precision>(recipe, claim, 0) &&
+         rounds(&RoundingRecipe::weights, recipe, claim, precision);
+}
+
 using R = RoundingRecipe;
 constexpr auto rounding = MistakeKind::rounding;
 constexpr std::string_view operands_here = "the type that query and key are converted to.";
@@ -44,6 +57,8 @@ constexpr std::string_view scores_here =
     "the type that the scores are stored in before the softmax.";
 constexpr std::string_view weights_here =
     "the type that the weights are stored in after the softmax.";
+constexpr std::string_view mixed_here =
+    "autocast, or mixed precision, that is on where it should not be.";
 constexpr std::string_view values_here = "the type that value is converted to.";
 
 constexpr std::array mistakes{
@@ -154,6 +169,36 @@ constexpr std::array mistakes{
             .what = "The scores are rounded to f16 after the scale, before softcap and bias.",
             .look_for = scores_here,
             .make = make<&R::scaled, Precision::f16>},
+    Mistake{.name = "num.all_inputs_bf16",
+            .axis = Axis::rounding,
+            .kind = rounding,
+            .what = "query, key and value are rounded to bf16; the rest is not.",
+            .look_for = mixed_here,
+            .make = round_inputs<Precision::bf16>},
+    Mistake{.name = "num.all_inputs_f16",
+            .axis = Axis::rounding,
+            .kind = rounding,
+            .what = "query, key and value are rounded to f16; the rest is not.",
+            .look_for = mixed_here,
+            .make = round_inputs<Precision::f16>},
+    Mistake{.name = "num.all_inputs_tf32",
+            .axis = Axis::rounding,
+            .kind = rounding,
+            .what = "query, key and value are rounded to tf32; the rest is not.",
+            .look_for = mixed_here,
+            .make = round_inputs<Precision::tf32>},
+    Mistake{.name = "num.mixed_bf16",
+            .axis = Axis::rounding,
+            .kind = rounding,
+            .what = "query, key, value and weights are rounded to bf16; scores and sums are not.",
+            .look_for = mixed_here,
+            .make = round_factors<Precision::bf16>},
+    Mistake{.name = "num.mixed_f16",
+            .axis = Axis::rounding,
+            .kind = rounding,
+            .what = "query, key, value and weights are rounded to f16; scores and sums are not.",
+            .look_for = mixed_here,
+            .make = round_factors<Precision::f16>},
     Mistake{.name = "num.values_bf16",
             .axis = Axis::rounding,
             .kind = rounding,
