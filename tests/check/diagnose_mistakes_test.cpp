@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every recorded mistake of shared/data/mistakes judged from its numbers alone, clean and under noise.
 //
-//     ATTEST_CONFUSION=1 check_diagnose_mistakes_test    prints every verdict
+//     ATTEST_ALL_DRAWS=1 ATTEST_CONFUSION=1 check_diagnose_mistakes_test    prints every verdict
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,6 +14,7 @@
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/check/mistakes/evaluate.h"
+#include "tests/support/draws.h"
 #include "tests/support/mistake_dumps.h"
 
 namespace attest::check {
@@ -108,7 +109,9 @@ struct Counts {
 void judge_set(const MistakeSet& set, Counts& counts) {
   const bool print = std::getenv("ATTEST_CONFUSION") != nullptr;
   const Tensor<double>& correct = *set.find("correct");
+  std::size_t turn = 0;
   for (const auto& [name, output] : set.outputs) {
+    if (turn++ % test::stride(2) != 0) continue;
     const Dump dump = set.dump(output);
     const auto diagnosis = diagnose(dump);
     ASSERT_TRUE(diagnosis.has_value()) << diagnosis.failure().message;
@@ -176,7 +179,8 @@ Precision precision_of(DType dtype) {
 TEST(DiagnoseMistakes, ConvictsNoRightOutputUnderNoise) {
   const std::array<DType, 3> dtypes{DType::f32, DType::f16, DType::bf16};
   const char* draws_text = std::getenv("ATTEST_DRAWS");
-  const std::uint64_t draws = draws_text != nullptr ? std::strtoull(draws_text, nullptr, 10) : 24;
+  const std::uint64_t draws =
+      test::draws(3, draws_text != nullptr ? std::strtoull(draws_text, nullptr, 10) : 24);
   int convicted = 0, right = 0, by_rounding = 0;
   for (const std::string& name : test::mistake_set_names()) {
     auto set = test::read_mistake_set(name);
@@ -264,7 +268,9 @@ Answer answer_of(const MistakeSet& set, const std::string& name, const Tensor<do
 void judge_noisy_set(const MistakeSet& set, DType dtype, std::map<Answer, int>& counts) {
   const bool print = std::getenv("ATTEST_CONFUSION") != nullptr;
   const Tensor<double>& correct = *set.find("correct");
+  std::size_t turn = 0;
   for (const auto& [name, output] : set.outputs) {
+    if (turn++ % test::stride(8) != 0) continue;
     if (name == "correct" || same_numbers(output, correct)) continue;
     const Dump dump = set.dump(noisy(output, dtype, 7), dtype);
     const auto diagnosis = diagnose(dump);
@@ -298,7 +304,8 @@ TEST(DiagnoseMistakes, NamesThemUnderSixteenBitNoiseOrSaysThatItCannotTell) {
   std::cout << "named " << counts[Answer::named] << ", cannot tell " << counts[Answer::unsure]
             << ", a nearer neighbour named " << counts[Answer::neighbour] << ", missed "
             << counts[Answer::missed] << "\n";
-  EXPECT_LT(10 * counts[Answer::unsure], counts[Answer::named]);
+  // One in ten of all; a part may happen to hold more of those that lie close together.
+  EXPECT_LT((test::all_draws() ? 10 : 5) * counts[Answer::unsure], counts[Answer::named]);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "attest/check/gradients/judge.h"
 #include "tests/check/gradients_dumps.h"
 #include "tests/check/gradients_program.h"
+#include "tests/support/draws.h"
 
 /// Right gradients are never convicted, whoever computed them.
 namespace attest::test {
@@ -73,7 +74,7 @@ void give_exact(GradientDump& dump) {
 
 TEST(DiagnoseGradients, NeverConvictsTheExactTierRounded) {
   Used f32, bf16, f16;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= draws(12, 60); ++seed) {
     for (const Kind kind : kinds) {
       SCOPED_TRACE(sentence("seed ", seed));
       GradientDump a = kind(seed, DType::f32), b = kind(seed, DType::bf16),
@@ -95,7 +96,7 @@ TEST(DiagnoseGradients, NeverConvictsTheExactTierRounded) {
 
 TEST(DiagnoseGradients, NeverConvictsPlainLoops) {
   Used f32, f64;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint64_t seed = 1; seed <= draws(24, 150); ++seed) {
     for (const Kind kind : kinds) {
       SCOPED_TRACE(sentence("seed ", seed));
       GradientDump dump = kind(seed, DType::f32);
@@ -150,7 +151,7 @@ void give_engine(GradientDump& dump) {
 
 TEST(DiagnoseGradients, NeverConvictsTheEngine) {
   Used f32, bf16, f16;
-  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+  for (std::uint64_t seed = 1; seed <= draws(20, 80); ++seed) {
     for (const Kind kind : {wide_dump, square_dump}) {
       SCOPED_TRACE(sentence("seed ", seed));
       GradientDump a = kind(seed, DType::f32), b = kind(seed, DType::bf16),
