@@ -2,15 +2,19 @@
 // attest check: whether anybody's attention is right, and which mistake gives its numbers if not.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/io/bytes.h"
 #include "frontends/cli/check_block.h"
 #include "frontends/cli/check_catalogue.h"
 #include "frontends/cli/check_dump.h"
 #include "frontends/cli/check_readings.h"
+#include "frontends/cli/check_stages.h"
 #include "frontends/cli/check_verdict.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/options.h"
@@ -33,7 +37,28 @@ Result<void> write_text(const std::string& path, const std::string& text) {
   return io::write_file(path, std::as_bytes(std::span(text)));
 }
 
+/// A page must not take the place of what is read.
+Result<void> can_write_page(const CheckOptions& o) {
+  if (o.html.empty()) return {};
+  if (auto ok = can_write("--html", o.html); !ok) return ok;
+  std::vector<std::string> read{o.dump.inputs.file};
+  for (const auto& [flag, name] : o.dump.inputs.names) read.push_back(name);
+  for (const std::string& path : read) {
+    std::error_code error;
+    if (path.empty() || !std::filesystem::equivalent(path, o.html, error) || error) continue;
+    if (!std::filesystem::is_regular_file(path, error)) continue;
+    return Failure{ErrorKind::value, "bad-option",
+                   sentence("[check] --html ", o.html, " is a file that is read: name another")};
+  }
+  return {};
+}
+
 int check_without_claim(LoadedDump& loaded, const CheckOptions& o) {
+  if (o.most_mistakes) {
+    return fail({ErrorKind::value, "not-used",
+                 "[check] --most-mistakes is of a search, which needs a claim: say what is meant, "
+                 "--causal none if it is plain attention"});
+  }
   auto readings = [&] {
     CheckProgress progress("check");
     return compare_usual_readings(loaded, progress.function());
@@ -77,12 +102,11 @@ int check_dump(const CheckOptions& o) {
     const auto text = explanation_of(o.explain);
     return text ? write_out(*text) : fail(text.failure());
   }
-  if (!o.html.empty()) {
-    if (const auto ok = can_write("--html", o.html); !ok) return fail(ok.failure());
-  }
+  if (const auto ok = can_write_page(o); !ok) return fail(ok.failure());
   if (o.block.chosen) return check_whole_block(o);
   auto loaded = load_dump(o.dump);
   if (!loaded) return fail(in_words_of_options(loaded.failure()));
+  if (!loaded->dump.stages.empty()) leave_out_sums(loaded->dump, loaded->remarks);
   for (const std::string& remark : loaded->remarks) note(remark);
   if (!loaded->claimed && !loaded->gradients) return check_without_claim(*loaded, o);
   if (!loaded->claimed) {
@@ -103,6 +127,17 @@ int check_dump(const CheckOptions& o) {
   const int written = write_out(o.json ? check::to_json(loaded->dump, *diagnosis) + "\n"
                                        : check::to_text(loaded->dump, *diagnosis));
   return written == Exit::done ? exit_of(diagnosis->judgement) : written;
+}
+
+/// What prints of the catalogue reads no dump: nothing else has a meaning beside it.
+void refuse_what_is_not_read(const CLI::App& command, const CheckOptions& o) {
+  if (!o.list && !o.page && o.explain.empty()) return;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const bool prints = name == "--list" || name == "--mistakes" || name == "--explain";
+    if (prints || option->count() == 0) continue;
+    throw CLI::ValidationError(name, "has no meaning beside --list, --mistakes or --explain");
+  }
 }
 
 constexpr const char* footer = R"(
@@ -179,7 +214,10 @@ void add_check(CLI::App& app, Action& action) {
   for (auto* print : {list, page, explain}) {
     print->excludes(command->get_option("--json"))->excludes(command->get_option("--html"));
   }
-  command->callback([&action, o] { action = [o] { return check_dump(*o); }; });
+  command->callback([&action, o, command] {
+    refuse_what_is_not_read(*command, *o);
+    action = [o] { return check_dump(*o); };
+  });
 }
 
 }  // namespace attest::cli

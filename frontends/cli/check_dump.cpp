@@ -14,6 +14,7 @@
 #include "frontends/cli/check_metadata.h"
 #include "frontends/cli/check_rope.h"
 #include "frontends/cli/check_stages.h"
+#include "frontends/cli/print.h"
 
 namespace attest::cli {
 namespace {
@@ -93,6 +94,9 @@ class DumpLoader {
     stages_ = *std::move(found);
     for (const FoundStage& each : stages_) {
       if (auto ok = is_numbers(each.tensor.dtype(), each.name); !ok) return ok;
+    }
+    if (!raw_[query] && !stages_.empty() && stages_.front().stage >= check::Stage::log_sum_exp) {
+      return nothing_follows(listing_);
     }
     auto gradients = find_gradients(sources_);
     if (!gradients) return gradients.failure();
@@ -181,6 +185,12 @@ class DumpLoader {
     if (canonical_[past_key].has_value() != canonical_[past_value].has_value() && canonical_[key] &&
         canonical_[value]) {
       return bad("missing-tensor", "past_key and past_value belong together; one is missing");
+    }
+    for (const Input n : {query, key, value}) {
+      if (!canonical_[n] || canonical_[n]->size() != 0) continue;
+      return bad("nothing-to-compare",
+                 sentence(input_roles[n], " is empty, ", to_string(canonical_[n]->shape()),
+                          ": 0 rows compared"));
     }
     if (!o_.past) return {};
     if (canonical_[past_key] && past_ != *o_.past) {
@@ -307,7 +317,8 @@ class DumpLoader {
       }
       if (!placed_there) return placed_there.failure();
       dtypes_.push_back(dtype);
-      out_.dump.stages.push_back({each.stage, *std::move(placed_there), dtype, each.name});
+      out_.dump.stages.push_back(
+          {each.stage, *std::move(placed_there), dtype, one_line(each.name)});
     }
     return {};
   }

@@ -2,9 +2,12 @@
 // The backward pass in a dump: the gradient that came in, and those that went out.
 #include "frontends/cli/check_gradients.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "attest/base/text.h"
+#include "frontends/cli/print.h"
 
 namespace attest::cli {
 namespace {
@@ -61,6 +64,11 @@ Result<FoundGradients> find_gradients(Sources& sources) {
   auto d_output = sources.find("d_output", "d-output");
   if (!d_output) return d_output.failure();
   out.d_output = *std::move(d_output);
+  if (out.d_output && !is_floating(out.d_output->dtype())) {
+    return Failure{ErrorKind::type, "bad-dtype",
+                   sentence("[check] d_output holds ", name_of(out.d_output->dtype()),
+                            "; floating-point numbers are expected")};
+  }
   for (const GradientRole& each : roles) {
     auto found = sources.find_named(each.role, each.flag);
     if (!found) return found.failure();
@@ -98,6 +106,10 @@ Result<std::optional<check::GradientDump>> place_gradients(FoundGradients found,
   const lab::AttentionShape& s = claim.shape;
   const auto came_in = found.d_output->to_f64("d_output");
   if (!came_in) return came_in.failure();
+  const auto is_nan = [](double x) { return std::isnan(x); };
+  if (came_in->size() != 0 && std::ranges::all_of(came_in->elements(), is_nan)) {
+    return bad("no-numbers", "d_output holds nothing but NaN");
+  }
   auto d_output =
       arranged(*came_in, {"d_output", {s.B, s.H, s.T, s.E}, layout.layout, {}}, remarks);
   if (!d_output) return d_output.failure();
@@ -106,7 +118,7 @@ Result<std::optional<check::GradientDump>> place_gradients(FoundGradients found,
     const DType dtype = each.tensor.dtype();
     auto numbers = placed_gradient(each, layout);
     if (!numbers) return numbers.failure();
-    out.gradients.push_back({each.of, *std::move(numbers), dtype, each.name});
+    out.gradients.push_back({each.of, *std::move(numbers), dtype, one_line(each.name)});
   }
   return std::optional(std::move(out));
 }

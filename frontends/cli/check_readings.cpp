@@ -137,7 +137,8 @@ class Comparison {
 
   void keep(const Change& change, check::Diagnosis diagnosis) {
     const bool right = diagnosis.judgement == check::Judgement::right ||
-                       diagnosis.judgement == check::Judgement::right_by_rounding;
+                       diagnosis.judgement == check::Judgement::right_by_rounding ||
+                       !diagnosis.tells;
     readings_.push_back({change.label, change.flags, right, std::move(diagnosis)});
     tried_.push_back(change);
   }
@@ -165,13 +166,18 @@ Result<std::vector<Reading>> compare_usual_readings(
 }
 
 int exit_of(const std::vector<Reading>& readings) {
-  return std::ranges::all_of(readings, &Reading::reproduces) ? Exit::done : Exit::cannot_tell;
+  const auto clear = [](const Reading& each) { return each.reproduces && each.diagnosis.tells; };
+  return std::ranges::all_of(readings, clear) ? Exit::done : Exit::cannot_tell;
 }
 
 std::string to_text(const std::vector<Reading>& readings) {
   std::string out;
   const auto agreeing = std::ranges::count(readings, true, &Reading::reproduces);
-  if (agreeing == static_cast<std::ptrdiff_t>(readings.size())) {
+  const auto mute = std::ranges::find_if(
+      readings, [](const Reading& each) { return each.reproduces && !each.diagnosis.tells; });
+  if (mute != readings.end()) {
+    out = sentence("cannot tell: ", mute->diagnosis.remarks.back(), "\n");
+  } else if (agreeing == static_cast<std::ptrdiff_t>(readings.size())) {
     out = "right: every usual reading of these tensors gives these numbers\n";
   } else if (agreeing == 0) {
     out =

@@ -116,6 +116,25 @@ Result<std::vector<FoundStage>> find_stages(Sources& sources, const DumpOptions&
   return out;
 }
 
+Failure nothing_follows(const std::string& listing) {
+  return bad(
+      "missing-tensor",
+      sentence(
+          "query and key are missing, and what there is gives nothing to compare with: ", listing,
+          "; wanted are query, key, value and output, or scores and weights, or "
+          "weights, value and output"));
+}
+
+void leave_out_sums(check::Dump& dump, std::vector<std::string>& remarks) {
+  if (dump.claim.has_query_and_key() || dump.stages.front().stage != Stage::weights) return;
+  const auto sums = std::ranges::find(dump.stages, Stage::log_sum_exp, &check::Observed::stage);
+  if (sums == dump.stages.end()) return;
+  remarks.push_back(sentence("'", sums->name,
+                             "' is not judged: it does not follow from weights, "
+                             "but from scores, or query and key"));
+  dump.stages.erase(sums);
+}
+
 Result<void> can_judge(const check::Dump& dump, const std::string& listing) {
   const check::Claim& claim = dump.claim;
   if (dump.stages.empty()) {
@@ -145,14 +164,7 @@ Result<void> can_judge(const check::Dump& dump, const std::string& listing) {
   const bool scores = tables > 0 && dump.stages.front().stage < Stage::weights;
   const bool chain =
       tables >= 2 || (tables == 1 && has_output && claim.has_value()) || (scores && sums);
-  if (!chain) {
-    return bad("missing-tensor",
-               sentence("query and key are missing, and what there is gives nothing to compare "
-                        "with: ",
-                        listing,
-                        "; wanted are query, key, value and output, or scores and weights, or "
-                        "weights, value and output"));
-  }
+  if (!chain) return nothing_follows(listing);
   if (only_nan) return bad("no-numbers", "the tables hold nothing but NaN");
   return {};
 }

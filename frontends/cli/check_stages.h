@@ -27,6 +27,12 @@ struct FoundStage {
 
 /// Whether anything can be recomputed and compared. Fails with missing-tensor, saying what would do,
 /// or nothing-to-compare.
+/// What is said where query and key are missing and no two tables follow from one another.
+[[nodiscard]] Failure nothing_follows(const std::string& listing);
+
+/// Without query, key and scores nothing says what log_sum_exp should be: it is left out, and that is said.
+void leave_out_sums(check::Dump& dump, std::vector<std::string>& remarks);
+
 [[nodiscard]] Result<void> can_judge(const check::Dump& dump, const std::string& listing);
 
 }  // namespace attest::cli

@@ -26,6 +26,15 @@ Result<LoadedDump> load(const std::string& path, const StagesOptions& options) {
   auto loaded = load_dump(of_file);
   if (!loaded) return loaded.failure();
   for (const std::string& remark : loaded->remarks) note(sentence(path, ": ", remark));
+  if (loaded->gradients) {
+    for (const auto& [flag, name] : options.dump.inputs.names) {
+      if (!flag.starts_with("d-")) continue;
+      return Failure{
+          ErrorKind::value, "not-used",
+          sentence("[diff] --", flag, ": gradients are no stages; attest check has them")};
+    }
+    note(sentence(path, ": gradients are not compared: attest check judges them"));
+  }
   return loaded;
 }
 
@@ -67,8 +76,9 @@ std::string json_of(const Differences& stages, const check::Dump* judged,
     if (out.back() != '[') out += ',';
     out += "{\"stage\":";
     io::append_json_string(out, check::name_of(each.stage));
-    out += fmt::format(",\"compared\":{},\"different\":{},\"largest\":", each.compared,
-                       each.different);
+    out +=
+        fmt::format(",\"compared\":{},\"different\":{},\"nan_both\":{},\"largest\":", each.compared,
+                    each.different, each.nan_both);
     io::append_json_number(out, each.largest);
     out += ",\"used\":";
     io::append_json_number(out, each.used);
@@ -110,6 +120,18 @@ CLI::Option* add_stages_options(CLI::App& command, StagesOptions& o) {
   return stages;
 }
 
+/// No stage differs: whether that is a match.
+int tell_match(const Differences& stages, bool json) {
+  std::int64_t unknown = 0;
+  for (const check::TableDifference& each : stages) unknown += each.nan_both;
+  const std::string end = unknown == 0
+                              ? std::string("match: no stage differs beyond rounding\n")
+                              : sentence("cannot tell: ", unknown, " numbers are NaN in both\n");
+  const int written = write_out(json ? json_of(stages, nullptr, nullptr) : text_of(stages) + end);
+  if (written != Exit::done) return written;
+  return unknown == 0 ? Exit::done : Exit::cannot_tell;
+}
+
 int diff_stages(const std::string& first_path, const std::string& second_path,
                 const StagesOptions& options, bool json) {
   auto first = load(first_path, options);
@@ -123,16 +145,14 @@ int diff_stages(const std::string& first_path, const std::string& second_path,
   if (!stages) return fail(stages.failure());
   const auto differs = std::ranges::find_if(
       *stages, [](const check::TableDifference& each) { return each.different > 0; });
-  if (differs == stages->end()) {
-    const int written = write_out(json ? json_of(*stages, nullptr, nullptr)
-                                       : text_of(*stages) +
-                                             "match: no stage differs beyond "
-                                             "rounding\n");
-    return written;
-  }
+  if (differs == stages->end()) return tell_match(*stages, json);
   const check::Dump judged = check::dump_at_stage(first->dump, second->dump, differs->stage);
   const auto diagnosis = diagnosed(judged, 3);
-  if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
+  if (!diagnosis) {  // that they differ is known all the same
+    note(in_words_of_options(diagnosis.failure()).message);
+    const int told = write_out(json ? json_of(*stages, nullptr, nullptr) : text_of(*stages));
+    return told == Exit::done ? Exit::differs : told;
+  }
   const std::string text = json ? json_of(*stages, &judged, &*diagnosis)
                                 : text_of(*stages) +
                                       fmt::format(

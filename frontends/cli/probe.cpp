@@ -12,6 +12,7 @@
 #include "attest/check/probe/separation.h"
 #include "attest/check/probe/snippet.h"
 #include "attest/io/bytes.h"
+#include "attest/io/origin.h"
 #include "attest/io/tensor_file.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/options.h"
@@ -53,6 +54,15 @@ Result<Target> target_of(std::string out) {
   Target target{path.parent_path(), {.name = path.filename().string()}};
   if (target.place.name.empty() || target.place.name == "." || target.place.name == "..") {
     return bad("bad-option", sentence("OUT is a file or a new folder; found '", out, "'"));
+  }
+  const auto unfit = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '"' || c == '\\';
+  };
+  if (std::ranges::any_of(target.place.name, unfit) || !io::is_utf8(target.place.name)) {
+    return bad("bad-option",
+               sentence("OUT's name stands in programs, and so has no quotes, backslashes, control "
+                        "characters or broken UTF-8; found '",
+                        out, "'"));
   }
   const auto format = io::format_of_path(out);
   if (format == io::TensorFormat::safetensors) return target;
@@ -106,6 +116,19 @@ io::NamedTensors without_metadata(const check::Probe& probe) {
   return out;
 }
 
+/// Numbers of another probe in the same folder would be read with this one's.
+Result<void> holds_nothing_else(const Target& target, const io::NamedTensors& file) {
+  const std::string path = target.path(target.place.name);
+  std::error_code error;
+  for (const auto& entry : files::directory_iterator(path, error)) {
+    const files::path& there = entry.path();
+    if (there.extension() != ".npy" || file.find(there.stem().string()) != nullptr) continue;
+    return bad("file-exists", sentence(path, " holds ", there.filename().string(),
+                                       ", which is no part of this probe: name another folder"));
+  }
+  return {};
+}
+
 Result<void> write_probe(const check::Probe& probe, const Target& target) {
   const std::string path = target.path(target.place.name);
   if (target.place.format == check::ProbeFormat::safetensors) {
@@ -113,6 +136,7 @@ Result<void> write_probe(const check::Probe& probe, const Target& target) {
   }
   const io::NamedTensors file = without_metadata(probe);
   if (target.place.format == check::ProbeFormat::npz) return io::write_tensors(path, file);
+  if (auto ok = holds_nothing_else(target, file); !ok) return ok;
   std::error_code error;
   files::create_directory(path, error);
   if (error) return bad("cannot-write", sentence(path, ": ", error.message()));
@@ -294,9 +318,10 @@ void add_probe(CLI::App& app, Action& action) {
               {.least = 2, .most = 1024});
   command->add_flag("--long", o->long_lengths,
                     "More than 128 queries and keys, for kernels that work in blocks");
-  add_word(*command, "--snippet", o->snippets,
-           "Programs beside the probe: numpy, pytorch, jax, onnxruntime, cpp, separated by commas");
-  command->add_flag("--force", o->force, "Overwrite snippets that are there");
+  auto* snippet = add_word(
+      *command, "--snippet", o->snippets,
+      "Programs beside the probe: numpy, pytorch, jax, onnxruntime, cpp, separated by commas");
+  command->add_flag("--force", o->force, "Overwrite snippets that are there")->needs(snippet);
   command->callback([&action, o] { action = [o] { return probe(*o); }; });
 }
 

@@ -33,8 +33,10 @@ struct Pair {
   TableDifference out{};
 };
 
-void compare_row(const lab::AttentionShape& s, lab::RowPlace at, const RowView& view,
-                 Noise::Row& tolerances, Pair& pair) {
+void compare_row(const Dump& claimed, lab::RowPlace at, const RowView& view, Noise::Row& tolerances,
+                 Pair& pair) {
+  const lab::AttentionShape& s = claimed.claim.shape;
+  const bool nan_claimed = claimed.claim.call.empty_row == EmptyRow::nan && view.empty();
   const auto row = static_cast<std::size_t>((at.b * s.H + at.h) * s.T + at.i);
   const auto a = pair.first->values.elements().subspan(row * pair.width, pair.width);
   const auto b = pair.second->values.elements().subspan(row * pair.width, pair.width);
@@ -47,6 +49,7 @@ void compare_row(const lab::AttentionShape& s, lab::RowPlace at, const RowView& 
     const Standing standing = view.standing(stage, n, b[n], a[n]);
     if (standing == Standing::left_out) continue;
     ++out.compared;
+    if (standing == Standing::both_nan && !nan_claimed) ++out.nan_both;
     double used = 0;
     if (standing == Standing::nan_apart) {
       used = std::numeric_limits<double>::infinity();
@@ -102,7 +105,7 @@ Result<std::vector<TableDifference>> compare_stages(const Dump& first, const Dum
     const StageRow& row = evaluation->row(at);
     const RowView view(row);
     tolerances.begin(at, row);
-    for (Pair& pair : pairs) compare_row(s, at, view, tolerances, pair);
+    for (Pair& pair : pairs) compare_row(first, at, view, tolerances, pair);
   }
   std::vector<TableDifference> out;
   for (Pair& pair : pairs) out.push_back(std::move(pair.out));
@@ -114,8 +117,10 @@ Dump dump_at_stage(const Dump& first, const Dump& second, Stage stage) {
   out.claim = first.claim;
   const Observed* before = nullptr;
   for (const Observed& each : first.stages) {
-    // What follows comes from tables of scores and weights, not from their sums.
-    if (each.stage < stage && each.stage != Stage::log_sum_exp) before = &each;
+    // What follows comes from tables of scores and weights, not from their sums, nor these from weights.
+    if (each.stage >= stage || each.stage == Stage::log_sum_exp) continue;
+    if (stage == Stage::log_sum_exp && each.stage == Stage::weights) continue;
+    before = &each;
   }
   if (before != nullptr) {
     out.claim.call.query = {};

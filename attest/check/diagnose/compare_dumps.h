@@ -18,9 +18,11 @@ struct TableDifference {
   std::string first_name, second_name;  ///< in the files
   std::int64_t compared = 0;
   std::int64_t different = 0;  ///< beyond rounding, NaN patterns included
-  double largest = 0;          ///< |second − first|
-  double used = 0;             ///< the largest |second − first| / tolerance
-  std::string address{};       ///< of the first that differs: "h1.weights[2,0]"
+  std::int64_t nan_both =
+      0;                  ///< NaN in both, where the claim asks for none: nothing is known of them
+  double largest = 0;     ///< |second − first|
+  double used = 0;        ///< the largest |second − first| / tolerance
+  std::string address{};  ///< of the first that differs: "h1.weights[2,0]"
   double first = 0, second = 0;
 };
 
@@ -29,7 +31,7 @@ struct TableDifference {
 /// Formula       a number differs where |second − first| is more than what rounding may do to the first
 ///               and to the second together: the bounds of noise.h, with the first's claim and tensors.
 /// Edge cases    NaN or an infinity in one alone differs. A score that the claim hides, before the stage
-///               at which it is hidden, is not compared.
+///               at which it is hidden, is not compared. A NaN in both proves nothing, and is counted.
 /// Fails         shape-mismatch if the two are not of one shape; missing-tensor if nothing is common.
 [[nodiscard]] Result<std::vector<TableDifference>> compare_stages(const Dump& first,
                                                                   const Dump& second);

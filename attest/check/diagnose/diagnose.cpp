@@ -6,6 +6,7 @@
 
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "attest/check/diagnose/exact.h"
 #include "attest/check/diagnose/localise.h"
 #include "attest/check/diagnose/storage.h"
 #include "attest/check/diagnose/verdict.h"
@@ -85,6 +86,10 @@ Result<void> refuse(const Dump& dump) {
           sentence("[check] stages must stand in order of computation, each once; ",
                    name_of(table.stage), " comes after ", name_of(dump.stages[n - 1].stage))};
     }
+    const bool sums_alone = table.stage == Stage::log_sum_exp && first >= Stage::weights;
+    if (sums_alone && !claim.has_query_and_key()) {
+      return missing("log_sum_exp does not follow from weights: it needs scores, or query and key");
+    }
     if (table.stage == Stage::output && !claim.has_value()) {
       return missing("value is missing: output cannot be recomputed without it");
     }
@@ -154,6 +159,8 @@ Result<Diagnosis> run(const Dump& dump, const DiagnoseOptions& options,
   const std::optional<Judged> judged =
       judge(dump, {}, noise, NaNs::as_claimed, pool, say("comparing"));
   if (!judged) {
+    const auto exact = ExactRows::make(dump);  // which says what does not fit
+    if (!exact) return exact.failure();
     return Failure{ErrorKind::shape, "shape-mismatch", "[check] the claim fits no attention call"};
   }
   out.tolerance = tolerance_sentence(dump, noise.arithmetic(), *judged);

@@ -309,6 +309,16 @@ void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, Thre
       out.would_decide.emplace_back("the same call with finite numbers in all that is visible");
       return;
     }
+    out.tells = claim.tells();
+    if (!out.tells) {
+      out.judgement = Judgement::undecided;
+      out.remarks.emplace_back(
+          "nothing is beyond its tolerance, and zeros would not be either: scores or values are "
+          "too "
+          "large or too small for this number type to say more");
+      out.would_decide.emplace_back("inputs of ordinary size: `attest probe` writes some");
+      return;
+    }
     out.judgement = Judgement::right;
     remark_on_coincidences(evidence, pool, out);
     return;

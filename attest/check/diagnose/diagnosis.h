@@ -69,6 +69,7 @@ struct Diagnosis {
   std::int64_t tried = 0;              ///< recipes
   std::vector<Explanation>
       nearest{};         ///< if wrong and unexplained: what comes nearest, and does not fit
+  bool tells = true;     ///< false: the tolerances are so wide that zeros would pass
   bool sampled = false;  ///< whether the search looked at some rows alone
 };
 

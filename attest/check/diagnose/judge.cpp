@@ -54,7 +54,10 @@ TableFit Piece::table(const RowView& view, std::size_t t, std::int64_t n) {
     const Standing standing = view.standing(stage, k, found[k], expected[k]);
     if (standing == Standing::left_out) continue;
     ++fit.compared;
-    if (standing == Standing::same) continue;
+    if (standing == Standing::same) {
+      ++fit.telling;
+      continue;
+    }
     if (standing == Standing::both_nan) {
       if (!nan_claimed) ++fit.nan_both;
       continue;
@@ -68,9 +71,10 @@ TableFit Piece::table(const RowView& view, std::size_t t, std::int64_t n) {
       continue;
     }
     const double error = std::fabs(found[k] - expected[k]);
-    if (error == 0) continue;
     const double typical = limits_.typical[k];
     const double usual = typical * out_.deviation;
+    if (std::fabs(expected[k]) > usual) ++fit.telling;
+    if (error == 0) continue;
     const double worst = std::max(usual, limits_.worst[k]);
     const double used = error / usual;
     fit.squares += (error / typical) * (error / typical);
@@ -144,6 +148,7 @@ TableFit Judged::total(std::size_t table) const {
   TableFit sum;
   for (const TableFit& fit : fits[table]) {
     sum.compared += fit.compared;
+    sum.telling += fit.telling;
     sum.nan_apart += fit.nan_apart;
     sum.nan_both += fit.nan_both;
     sum.unusual += fit.unusual;
@@ -188,6 +193,17 @@ bool Judged::possible() const {
     if (total(t).wrong > 0) return false;
   }
   return true;
+}
+
+bool Judged::tells() const {
+  if (tables.empty()) return false;
+  std::int64_t compared = 0, telling = 0;
+  for (std::size_t n = 0; n < empty.size(); ++n) {
+    if (empty[n]) continue;
+    compared += fits.back()[n].compared;
+    telling += fits.back()[n].telling;
+  }
+  return compared == 0 || telling > 0;
 }
 
 std::vector<Table> tables_of(const Dump& dump) {

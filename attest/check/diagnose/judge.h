@@ -58,6 +58,7 @@ struct RowView {
 /// One row of one table.
 struct TableFit {
   std::int64_t compared = 0;
+  std::int64_t telling = 0;    ///< expected to be larger than the tolerance: 0 would not pass
   std::int64_t unusual = 0;    ///< beyond what rounding typically does
   std::int64_t wrong = 0;      ///< beyond any rounding
   std::int64_t nan_apart = 0;  ///< counted in both of these
@@ -84,6 +85,8 @@ struct Judged {
   /// Whether rounding alone explains all tables: typical, or at worst.
   [[nodiscard]] bool typical() const;
   [[nodiscard]] bool possible() const;
+  /// Whether any number of the last table would not pass if it were 0. Rows without keys do not count.
+  [[nodiscard]] bool tells() const;
   [[nodiscard]] std::int64_t numbers() const;
   /// √(Σ (error / typical)² / numbers)
   [[nodiscard]] double distance() const;

@@ -42,13 +42,34 @@ bool add_special(std::string_view name, ProbeFeatures& features) {
 
 }  // namespace
 
+namespace {
+
+/// One feature under two names that exclude each other: the first would be lost without a word.
+Result<void> names_one_of_each(const std::vector<std::string_view>& named) {
+  constexpr std::pair<std::string_view, std::string_view> pairs[] = {{"top-left", "bottom-right"},
+                                                                     {"rope", "rope-interleaved"}};
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(named, name) != named.end();
+  };
+  for (const auto& [one, other] : pairs) {
+    if (!has(one) || !has(other)) continue;
+    return Failure{ErrorKind::value, "features-conflict",
+                   sentence("[probe] ", one, " and ", other, " are two things: name one")};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<ProbeFeatures> features_of(std::string_view list) {
   ProbeFeatures out;
+  std::vector<std::string_view> named;
   for (bool more = !list.empty(); more;) {
     const std::size_t comma = list.find(',');
     const std::string_view name = list.substr(0, comma);
     more = comma != std::string_view::npos;
     if (more) list.remove_prefix(comma + 1);
+    named.push_back(name);
     bool known = add_special(name, out);
     for (const Named& flag : flags) {
       if (flag.name != name) continue;
@@ -62,6 +83,7 @@ Result<ProbeFeatures> features_of(std::string_view list) {
         ErrorKind::value, "unknown-feature",
         sentence("[probe] there is no feature ", io::in_quotes(name), "; there are ", there)};
   }
+  if (auto ok = names_one_of_each(named); !ok) return ok.failure();
   return out;
 }
 
