@@ -5,8 +5,12 @@ literature. It knows nothing of the library that it is used to test.
 A setting says what is right. A mistake replaces one or two steps of `run`, so that several can be
 made at once:
 
-    arrange (query, key, value) -> rotate -> spread key/value heads over query heads
-    -> matrices -> scores -> scale -> cap -> add -> hide -> drop -> weigh -> mix -> output
+    arrange (query, key, value) -> rotate -> call (query, key, value) -> matrices -> spread key/value
+    heads over query heads -> scores -> early -> scale -> cap -> bias, alibi -> hide -> weigh -> mix
+    -> output
+
+What is arranged is memory, before positions are known; what is called is attention itself. Keys that
+are not `kept` are lost on the way there: nothing later knows of them.
 """
 import numpy as np
 
@@ -112,14 +116,16 @@ def run(s, steps=None):
         rotate_query=lambda q: rotate(q, s.positions(), s.rope) if s.rope else q,
         rotate_key=lambda k: rotate(k, np.arange(k.shape[2]), s.rope) if s.rope else k,
         rotate_value=lambda v: v,
+        call=lambda q, k, v: (q, k, v),
+        kept=lambda n: slice(0, n),
         matrices=lambda k, v: (k, v),
         spread_key=lambda k: np.repeat(k, s.heads // s.groups, axis=1),
         spread_value=lambda v: np.repeat(v, s.heads // s.groups, axis=1),
         query_heads=lambda q: q,
+        early=lambda x: x,
         scale=lambda x, d: x / np.sqrt(d),
         cap=lambda x: s.softcap * np.tanh(x / s.softcap) if s.softcap else x,
         cap_late=lambda x, seen: x,
-        drop=lambda x: x,
         bias=lambda x: x if s.bias is None else x + s.bias,
         alibi=lambda x: x if s.slopes is None else x - np.asarray(s.slopes)[:, None, None]
         * np.abs(s.positions()[:, None] - np.arange(s.keys)[None, :]),
@@ -142,11 +148,18 @@ def run(s, steps=None):
     q, k, v = (np.asarray(t, float) for t in (s.query, s.key, s.value))
     q, k, v = step["arrange"](q, k, v)
     q, k, v = step["rotate_query"](q), step["rotate_key"](k), step["rotate_value"](v)
-    k, v = step["matrices"](k, v)
+    q, k, v = step["call"](q, k, v)
+    slots = k.shape[2]
+    kept = step["kept"](slots)
+    k, v = step["matrices"](k[:, :, kept], v[:, :, kept])
     q, k, v = step["query_heads"](q), step["spread_key"](k), step["spread_value"](v)
-    x = step["scale"](q @ np.swapaxes(k, -1, -2), q.shape[-1])
+    dots = q @ np.swapaxes(k, -1, -2)
+    x = np.zeros(dots.shape[:3] + (slots,))  # masks and biases are of all slots
+    x[..., kept] = dots
+    x = step["scale"](step["early"](x), q.shape[-1])
     x = step["alibi"](step["bias"](step["cap"](x)))
     seen = step["visible"]()
     x = step["cap_late"](step["hide"](x, seen), seen)
-    w = step["weights"](step["weigh"](step["drop"](x)), seen)
+    seen = np.broadcast_to(seen, x.shape)[..., kept]
+    w = step["weights"](step["weigh"](x[..., kept]), seen)
     return step["output"](step["mix"](w, step["value"](v)))

@@ -76,9 +76,8 @@ def twice(s):  # the second one sees the zeros of hidden keys
 for block in (16, 32, 64, 128):
     @mistake("tail.zero_keys_counted", "softmax", lambda s, n=block: no_sink(s) and s.keys % n)
     def tail(s, n=block):
-        more = -s.keys % n
         return {"weigh": lambda x: softmax(
-            np.concatenate([x, np.zeros(x.shape[:3] + (more,))], -1))[..., :s.keys]}
+            np.concatenate([x, np.zeros(x.shape[:3] + (-x.shape[-1] % n,))], -1))[..., :x.shape[-1]]}
 
 
 # ---- layout
@@ -170,12 +169,17 @@ def one_size(s):
 
 @mistake("layout.k_v_swapped", "roles", one_size)
 def kv_swapped(s):
+    return {"call": lambda q, k, v: (q, v, k)}
+
+
+@mistake("roles.k_v_swapped_before_rope", "roles", lambda s: one_size(s) and bool(s.rope))
+def kv_swapped_early(s):
     return {"arrange": lambda q, k, v: (q, v, k)}
 
 
 @mistake("layout.q_k_swapped", "roles", lambda s: s.queries == s.keys and s.groups == s.heads and s.past == 0)
 def qk_swapped(s):
-    return {"arrange": lambda q, k, v: (k, q, v)}
+    return {"call": lambda q, k, v: (k, q, v)}
 
 
 @mistake("layout.k_reshaped_not_transposed", "layout")
@@ -245,11 +249,7 @@ def lost(s):
 
 
 def without(j):
-    def drop(x):
-        x = x.copy()
-        x[..., j] = -INF
-        return x
-    return {"drop": drop}
+    return {"kept": lambda n: np.delete(np.arange(n), j)}
 
 
 @mistake("kv.first_key_dropped", "keys", lost)
@@ -335,7 +335,8 @@ biased("bias.multiplied", lambda s, x: x * s.bias)
 biased("bias.batch0", lambda s, x: x + s.bias[:1], lambda s: s.bias.shape[0] > 1)
 biased("bias.head0", lambda s, x: x + s.bias[:, :1], lambda s: s.bias.shape[1] > 1)
 biased("bias.transposed", lambda s, x: x + np.swapaxes(s.bias, -1, -2), lambda s: s.queries == s.keys)
-biased("bias.scaled_with_scores", lambda s, x: x + s.bias / s.width ** 0.5)
+ALL.append(("bias.scaled_with_scores", "bias", lambda s: s.bias is not None and not s.softcap, lambda s: {
+    "early": lambda x: x + s.bias, "bias": lambda x: x}))
 ALL.append(("bias.after_softmax", "bias", lambda s: s.bias is not None and not s.restricted(), lambda s: {
     "bias": lambda x: x, "weights": lambda w, seen: w + s.bias}))
 ALL.append(("bias.as_bool", "bias", lambda s: s.bias is not None, lambda s: {
@@ -357,7 +358,8 @@ def slanted(name, f, when=lambda s: True):
 
 slanted("alibi.missing", lambda s, x, m: x)
 slanted("alibi.sign", lambda s, x, m: x + m * distance(s))
-slanted("alibi.before_scale", lambda s, x, m: x - m * distance(s) / s.width ** 0.5)
+ALL.append(("alibi.before_scale", "alibi", lambda s: s.slopes is not None and not s.softcap, lambda s: {
+    "early": lambda x: x - np.asarray(s.slopes)[:, None, None] * distance(s), "alibi": lambda x: x}))
 slanted("alibi.heads_reversed", lambda s, x, m: x - m[::-1] * distance(s))
 slanted("alibi.one_slope_all_heads", lambda s, x, m: x - m[:1] * distance(s))
 slanted("alibi.geometric_non_pow2",
@@ -491,5 +493,5 @@ def mean(s):
 
 
 @mistake("out.is_v_of_argmax", "output", lambda s: s.sink is None)
-def hard(s):
-    return {"weights": lambda w, seen: np.eye(w.shape[-1])[w.argmax(-1)] * (w.max(-1, keepdims=True) > 0)}
+def hard(s):  # in place of the softmax: there is none that could be wrong too
+    return {"weigh": lambda x: np.eye(x.shape[-1])[x.argmax(-1)] * np.isfinite(x.max(-1, keepdims=True))}

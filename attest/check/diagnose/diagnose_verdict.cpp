@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "attest/base/text.h"
 #include "attest/check/diagnose/fit.h"
@@ -97,20 +98,28 @@ void prefer_plain(const Dump& dump, const Samples& samples, std::vector<Candidat
 /// So many names of the same numbers are listed at most.
 constexpr std::size_t most_variants = 64;
 
+/// A mistake, and before all others of the class that gives its numbers here.
+std::vector<Made> names_of(const Searched& searched, const Made& own) {
+  const auto is_own = [&](const Candidate& one) {
+    return one.mistakes.front().label() == own.label();
+  };
+  std::vector<Made> out{own};
+  for (const std::vector<Candidate>& alike : searched.alike) {
+    if (std::ranges::none_of(alike, is_own)) continue;
+    for (const Candidate& other : alike) {
+      if (!is_own(other)) out.push_back(other.mistakes.front());
+    }
+  }
+  return out;
+}
+
 /// The same mistakes, each replaced by those that give its numbers here.
 std::vector<Candidate> variants_of(const Dump& dump, const Searched& searched,
                                    const Candidate& best) {
   std::vector<std::vector<Made>> lists{{}};
   for (const Made& own : best.mistakes) {
-    std::vector<Made> names{own};
-    for (const std::vector<Candidate>& alike : searched.alike) {
-      if (alike.front().mistakes.front().label() != own.label()) continue;
-      for (const Candidate& other : alike) {
-        if (other.mistakes.front().label() != own.label()) names.push_back(other.mistakes.front());
-      }
-    }
     std::vector<std::vector<Made>> longer;
-    for (const Made& name : names) {
+    for (const Made& name : names_of(searched, own)) {
       for (const std::vector<Made>& list : lists) {
         if (longer.size() == most_variants) break;
         longer.push_back(list);
@@ -126,6 +135,23 @@ std::vector<Candidate> variants_of(const Dump& dump, const Searched& searched,
                         return one.mistake->make(other.recipe, dump.claim, one.value);
                       });
     if (made) out.push_back(std::move(other));
+  }
+  return out;
+}
+
+/// And of all others of as many mistakes that fit; each once, and none that is among those itself.
+std::vector<Candidate> all_variants(const Dump& dump, const Searched& searched,
+                                    const Candidate& best) {
+  std::vector<Candidate> out = variants_of(dump, searched, best);
+  std::set<std::string> labels;
+  for (const Candidate& own : out) labels.insert(own.label());
+  for (const Candidate& fitting : searched.fitting) labels.insert(fitting.label());
+  for (const Candidate& fitting : searched.fitting) {
+    if (fitting.size() != best.size() || fitting.label() == best.label()) continue;
+    for (Candidate& variant : variants_of(dump, searched, fitting)) {
+      if (out.size() >= 4 * most_variants) return out;
+      if (labels.insert(variant.label()).second) out.push_back(std::move(variant));
+    }
   }
   return out;
 }
@@ -213,8 +239,8 @@ void add_rivals(const Evidence& evidence, const Dump& dump, const Samples& sampl
   for (const Candidate& fitting : named.searched.fitting) {
     if (fitting.size() > 1 && !is_best(fitting)) others.push_back(fitting);
   }
-  for (Candidate& variant : variants_of(dump, named.searched, best)) {
-    others.push_back(std::move(variant));
+  for (Candidate& variant : all_variants(dump, named.searched, best)) {
+    if (!is_best(variant)) others.push_back(std::move(variant));
   }
   Explanation& first = out.explanations.front();
   std::vector<const Candidate*> close;

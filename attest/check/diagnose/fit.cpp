@@ -18,6 +18,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t fitted_rows = 6;
 constexpr std::size_t nearest_bases = 12;
 
+/// A fit may follow the rounding a little, and what has its value does not.
+constexpr double as_near_as_fitted = 1.25;
+
 std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::string six_digits(double value) {
@@ -40,42 +43,68 @@ struct Constant {
   bool (*applies)(const Claim&) = nullptr;
   double (*start)(const Claim&) = nullptr;
   void (*set)(Recipe&, const Claim&, double) = nullptr;
+  /// Places of the grid on which it is sought: where numbers wave as it changes, many.
+  int (*places)(const Claim&) = nullptr;
 };
 
 bool begins_with_products(const Claim& claim) { return claim.has_query_and_key(); }
 double one(const Claim&) { return 1; }
 
+constexpr double reach = 7;  // e^±7 around where a constant starts
+int few_places(const Claim&) { return 33; }
+
+/// Formula       an angle p·b^(−x), 0 ≤ x < 1, turns with ln b by p·x·b^(−x) ≤ p/(e·ln b): a place for
+///               every half radian at the base that is claimed
+int places_for_base(const Claim& claim) {
+  double farthest = 1;
+  for (const std::int64_t p : claim.rope->query_positions) {
+    farthest = std::max(farthest, static_cast<double>(p));
+  }
+  const double turn =
+      farthest / (std::numbers::e * std::log(std::max(claim.rope->config.base, 2.0)));
+  return static_cast<int>(std::clamp(4 * reach * turn, 33.0, 1025.0));
+}
+
 constexpr std::array constants{
     Constant{"scale", Axis::scale, "scale.other_constant", true, begins_with_products,
              default_scale,
-             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.scale = x; }},
-    Constant{"softcap", Axis::softcap, "softcap.wrong_value", false,
-             [](const Claim&) { return true; },
-             [](const Claim& claim) { return claim.call.softcap.value_or(10); },
-             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.softcap = x; }},
-    Constant{"factor of the exponent", Axis::softmax, "", false,
+             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.scale = x; }, few_places},
+    Constant{
+        "softcap", Axis::softcap, "softcap.wrong_value", false, [](const Claim&) { return true; },
+        [](const Claim& claim) { return claim.call.softcap.value_or(10); },
+        [](Recipe& recipe, const Claim&, double x) { recipe.scoring.softcap = x; }, few_places},
+    Constant{"base of the rotary positions", Axis::rope, "rope.base", false,
+             [](const Claim& claim) { return begins_with_products(claim) && claim.rope; },
+             [](const Claim& claim) { return claim.rope->config.base; },
+             [](Recipe& recipe, const Claim&, double x) { recipe.operands.rope.base = x; },
+             places_for_base},
+    Constant{"factor of the exponent", Axis::exponent, "", false,
              [](const Claim& claim) {
                return !begins_with_products(claim) || claim.call.bias || claim.call.softcap ||
                       !claim.call.alibi_slopes.empty() || !claim.call.sink.empty();
              },
              one,
-             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.softmax.exponent = x; }},
+             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.softmax.exponent = x; },
+             few_places},
     Constant{"factor of the weights", Axis::dropout, "dropout.scale_only", true,
              [](const Claim&) { return true; }, one,
-             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.mix.weight_factor = x; }},
-    Constant{"more keys of score 0 in the denominator", Axis::keys, "", false,
+             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.mix.weight_factor = x; },
+             few_places},
+    Constant{"more keys of score 0 in the denominator", Axis::softmax, "", false,
              [](const Claim&) { return true; },
              [](const Claim& claim) {
                return static_cast<double>(std::max<std::int64_t>(claim.shape.S, 1));
              },
-             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.softmax.more_zeros = x; }},
+             [](Recipe& recipe, const Claim&, double x) { recipe.scoring.softmax.more_zeros = x; },
+             few_places},
     Constant{"factor of the ALiBi slopes", Axis::alibi, "", true,
              [](const Claim& claim) { return !claim.call.alibi_slopes.empty(); }, one,
              [](Recipe& recipe, const Claim& claim, double x) {
                std::vector<double> slopes = claim.call.alibi_slopes;
                for (double& slope : slopes) slope *= x;
                recipe.scoring.alibi.slopes = std::move(slopes);
-             }},
+             },
+             few_places},
 };
 
 /// One constant beside a recipe that stays as it is.
@@ -109,15 +138,13 @@ class Fitting {
   [[nodiscard]] std::int64_t tried() const { return tried_; }
 
  private:
-  static constexpr int grid = 33;
-  static constexpr double reach = 7;  // e^±7 around where it starts
-
   [[nodiscard]] double log_start() const {
     return std::log(std::fabs(constant_.start(dump_.claim)));
   }
   /// The two best places of the grid, as logarithms.
   std::vector<double> minima(double sign) {
     std::vector<std::pair<double, double>> places;
+    const int grid = constant_.places(dump_.claim);
     for (int n = 0; n < grid; ++n) {
       const double at = log_start() + reach * (2.0 * n / (grid - 1) - 1);
       places.emplace_back(squares(sign * std::exp(at)), at);
@@ -137,7 +164,8 @@ class Fitting {
 
   double golden(double sign, double middle) {
     const double ratio = (std::sqrt(5.0) - 1) / 2;
-    double low = middle - 2 * reach / (grid - 1), high = middle + 2 * reach / (grid - 1);
+    const double step = 2 * reach / (constant_.places(dump_.claim) - 1);
+    double low = middle - step, high = middle + step;
     double a = high - ratio * (high - low), b = low + ratio * (high - low);
     double at_a = squares(sign * std::exp(a)), at_b = squares(sign * std::exp(b));
     for (int n = 0; n < 24; ++n) {
@@ -243,7 +271,7 @@ std::string text_of(const Constant& constant, const Claim& claim, const Fitting:
   const double error = 4 * found.error / std::fabs(found.value) + 1e-12;
   std::vector<std::string> names;
   if (constant.name == "scale") names = names_of_scale(claim, found.value, error);
-  if (constant.axis == Axis::softmax) names = names_of_exponent(found.value, error);
+  if (constant.axis == Axis::exponent) names = names_of_exponent(found.value, error);
   if (constant.axis == Axis::dropout) names = names_of_factor(found.value, error);
   for (const std::string& name : names) out += " = " + name;
   return out;
@@ -257,6 +285,30 @@ struct Task {
 bool same_axis(const Candidate& base, Axis axis) {
   return std::ranges::any_of(base.mistakes,
                              [&](const Made& made) { return made.mistake->axis == axis; });
+}
+
+/// Named mistakes of the constant's axis beside the same base, which give the numbers as well: the
+/// constant is theirs. Pairs of what costs a whole head are only found so.
+std::vector<Candidate> named_beside(const Dump& dump, const Samples& samples, const Task& task,
+                                    double distance, std::int64_t& tried) {
+  constexpr std::array no_value{0.0};
+  std::vector<Candidate> out;
+  for (const Mistake& mistake : catalogue()) {
+    if (mistake.axis != task.constant->axis && mistake.axis != Axis::exponent) continue;
+    if (same_axis(*task.base, mistake.axis)) continue;
+    std::span<const double> values = mistake.values;
+    if (values.empty()) values = no_value;
+    for (const double value : values) {
+      Candidate candidate{.mistakes = task.base->mistakes, .recipe = task.base->recipe};
+      if (!mistake.make(candidate.recipe, dump.claim, value)) continue;
+      candidate.mistakes.push_back({&mistake, value});
+      candidate.fit = fit_of(dump, samples, candidate.recipe, 1);
+      ++tried;
+      const bool as_near = candidate.fit.distance() <= distance * as_near_as_fitted;
+      if (candidate.fit.fits() && as_near) out.push_back(std::move(candidate));
+    }
+  }
+  return out;
 }
 
 std::optional<Candidate> carry_out(const Dump& dump, const Samples& samples, const Task& task,
@@ -280,14 +332,21 @@ std::optional<Candidate> carry_out(const Dump& dump, const Samples& samples, con
 std::vector<Candidate> carry_out_all(const Dump& dump, const Samples& samples,
                                      const std::vector<Task>& tasks, ThreadPool& pool,
                                      std::int64_t& tried) {
-  std::vector<std::optional<Candidate>> done(tasks.size());
+  std::vector<std::vector<Candidate>> done(tasks.size());
   std::vector<std::int64_t> counts(tasks.size());
   pool.run(static_cast<std::int64_t>(tasks.size()), [&](std::int64_t n) {
-    done[at_index(n)] = carry_out(dump, samples, tasks[at_index(n)], counts[at_index(n)]);
+    const Task& task = tasks[at_index(n)];
+    std::optional<Candidate> fitted = carry_out(dump, samples, task, counts[at_index(n)]);
+    if (!fitted) return;
+    std::vector<Candidate>& out = done[at_index(n)];
+    if (task.base != nullptr) {
+      out = named_beside(dump, samples, task, fitted->fit.distance(), counts[at_index(n)]);
+    }
+    if (out.empty()) out.push_back(std::move(*fitted));
   });
   std::vector<Candidate> out;
-  for (std::optional<Candidate>& candidate : done) {
-    if (candidate) out.push_back(std::move(*candidate));
+  for (std::vector<Candidate>& part : done) {
+    std::move(part.begin(), part.end(), std::back_inserter(out));
   }
   for (const std::int64_t count : counts) tried += count;
   return out;

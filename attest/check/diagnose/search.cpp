@@ -20,8 +20,11 @@ constexpr double contradiction = 4;
 /// Explanations this much apart in what they leave are as good.
 constexpr double as_good = 1.05;
 
-/// What a row of such a recipe costs at most before pairs of them are left out.
-constexpr double costly_work = 2e5;
+/// What a first row of a recipe costs at most before pairs of it are left out: a thousand of them, some
+/// seconds.
+constexpr double costly_work = 1e6;
+/// The same for triples, of which there are some tens of times as many, and for what is searched itself.
+constexpr double costly_search = 2e5;
 
 /// What a row may cost for pairs that are unlikely: some 10⁴ of them in a second.
 constexpr double small_row = 2e4;
@@ -34,6 +37,15 @@ double work_of_row(const lab::AttentionShape& shape) {
 double work_of_head(const lab::AttentionShape& shape) {
   return static_cast<double>(shape.T) * static_cast<double>(shape.S) *
          static_cast<double>(shape.D + 8) * static_cast<double>(std::max(shape.H, shape.B));
+}
+
+/// What the first row of a softmax over another axis costs: all rows that it runs over.
+double work_of_columns(const lab::AttentionShape& shape, SoftmaxOver over) {
+  const std::int64_t rows = over == SoftmaxOver::keys    ? 1
+                            : over == SoftmaxOver::heads ? shape.H
+                            : over == SoftmaxOver::batch ? shape.B
+                                                         : shape.T;
+  return work_of_row(shape) * static_cast<double>(rows);
 }
 
 /// Runs `recipe_of(n)` for n < count on all threads, and keeps what fits.
@@ -199,38 +211,49 @@ bool same_signature(const std::vector<double>& a, const std::vector<double>& b) 
   return true;
 }
 
-/// What is made together with others: nothing that changes no number, and of those that give the
-/// same numbers here one. What rows without keys give shows only beside another mistake.
-std::vector<std::vector<Candidate>> combinable(const Dump& dump, const Samples& samples,
-                                               const std::vector<Candidate>& singles,
-                                               ThreadPool& pool) {
+/// What is made together with others, and the classes of those that give the same numbers here.
+struct Combinable {
+  std::vector<Candidate> parts{};
+  std::vector<std::vector<Candidate>> alike{};
+};
+
+/// Nothing that changes no number, and one of each class. What is met most is tried for itself: alone
+/// it may be like another, or show nothing, and not beside a third. So may what empty rows give.
+Combinable combinable(const Dump& dump, const Samples& samples,
+                      const std::vector<Candidate>& singles, ThreadPool& pool) {
   std::vector<std::vector<double>> signatures(singles.size());
   pool.run(static_cast<std::int64_t>(singles.size()), [&](std::int64_t n) {
     if (is_costly(dump.claim, singles[at_index(n)].recipe)) return;
     signatures[at_index(n)] = signature_of(dump, samples, singles[at_index(n)].recipe);
   });
   const std::vector<double> claim = signature_of(dump, samples, {});
-  std::vector<std::vector<Candidate>> out;
+  Combinable out;
   std::vector<const std::vector<double>*> firsts;
   for (std::size_t n = 0; n < singles.size(); ++n) {
     const Mistake& mistake = *singles[n].mistakes.front().mistake;
     if (mistake.kind == MistakeKind::harmless || signatures[n].empty()) continue;
-    const bool shows_later = mistake.name.starts_with("empty_rows.") || is_usual(singles[n]);
-    if (!shows_later && same_signature(signatures[n], claim)) continue;
+    const bool shows_later = mistake.axis == Axis::empty_rows || is_usual(singles[n]);
+    const bool shows = !same_signature(signatures[n], claim);
     std::size_t same = 0;
-    while (same < out.size() && (shows_later || !same_signature(*firsts[same], signatures[n]))) {
-      ++same;
-    }
-    if (same == out.size() || shows_later) {
-      out.push_back({singles[n]});
+    while (shows && same < firsts.size() && !same_signature(*firsts[same], signatures[n])) ++same;
+    if (shows && same < firsts.size()) out.alike[same].push_back(singles[n]);
+    if (shows && same == firsts.size()) {
+      out.alike.push_back({singles[n]});
       firsts.push_back(&signatures[n]);
-    } else {
-      out[same].push_back(singles[n]);
+    }
+    if (shows_later) out.parts.push_back(singles[n]);
+  }
+  for (std::vector<Candidate>& same : out.alike) {
+    std::ranges::stable_sort(same, std::ranges::greater{}, familiarity);
+    // The most familiar one stands for the class, unless it is there already.
+    if (!is_usual(same.front()) &&
+        same.front().mistakes.front().mistake->axis != Axis::empty_rows) {
+      out.parts.push_back(same.front());
     }
   }
-  for (std::vector<Candidate>& same : out) {
-    std::ranges::stable_sort(same, std::ranges::greater{}, familiarity);
-  }
+  std::ranges::stable_sort(out.parts, std::ranges::less{}, [](const Candidate& part) {
+    return part.mistakes.front().mistake;  // in the order of the catalogue
+  });
   return out;
 }
 
@@ -287,9 +310,9 @@ std::vector<Candidate> those_that_fit(const std::vector<Candidate>& candidates) 
 }  // namespace
 
 bool is_costly(const Claim& claim, const Recipe& recipe) {
-  const bool whole = recipe.scoring.softmax.over != SoftmaxOver::keys ||
-                     recipe.scoring.mix.fitted_dropout.has_value();
-  return whole && work_of_head(claim.shape) > costly_work;
+  const SoftmaxOver over = recipe.scoring.softmax.over;
+  if (over != SoftmaxOver::keys && work_of_columns(claim.shape, over) > costly_work) return true;
+  return recipe.scoring.mix.fitted_dropout && work_of_head(claim.shape) > costly_search;
 }
 
 std::size_t values_in(const Candidate& candidate) {
@@ -348,16 +371,21 @@ Searched search(const Dump& dump, const Samples& samples, const SearchOptions& o
   if (done() || options.most_mistakes < 1) return out;
 
   say("constants", 0);
-  out.fitting = fit_constants(dump, samples, pool, trials.tried);
-  if (done() || options.most_mistakes < 2) return out;
+  const std::vector<Candidate> constants = fit_constants(dump, samples, pool, trials.tried);
+  out.fitting = constants;
+  if (done() && work_of_row(dump.claim.shape) > small_row) return out;
+  if (options.most_mistakes < 2) return out;
 
-  out.complete = work_of_head(dump.claim.shape) <= costly_work;
-  out.alike = combinable(dump, samples, out.singles, pool);
-  std::vector<Candidate> parts;
-  for (const std::vector<Candidate>& same : out.alike) parts.push_back(same.front());
+  out.complete = std::ranges::none_of(
+      out.singles, [&](const Candidate& single) { return is_costly(dump.claim, single.recipe); });
+  Combinable combined = combinable(dump, samples, out.singles, pool);
+  out.alike = std::move(combined.alike);
+  const std::vector<Candidate>& parts = combined.parts;
   Trials::Kept pairs =
       trials.combine(parts, parts, true, 64, [&](double part) { say("pairs of mistakes", part); });
+  // A constant that nobody has a name for may be what two mistakes amount to: those are said too.
   out.fitting = std::move(pairs.fitting);
+  out.fitting.insert(out.fitting.end(), constants.begin(), constants.end());
   if (done()) return out;
   if (work_of_row(dump.claim.shape) <= small_row) {
     const std::vector<Candidate> all = changing(dump.claim, out.singles);
@@ -368,6 +396,10 @@ Searched search(const Dump& dump, const Samples& samples, const SearchOptions& o
   if (done() || options.most_mistakes < 3) return out;
 
   const auto tell = [&](double part) { say("three mistakes", part); };
+  std::erase_if(pairs.near, [&](const Candidate& pair) {
+    const SoftmaxOver over = pair.recipe.scoring.softmax.over;
+    return over != SoftmaxOver::keys && work_of_columns(dump.claim.shape, over) > costly_search;
+  });
   Trials::Kept triples = trials.combine(pairs.near, parts, false, 0, tell);
   out.fitting = std::move(triples.fitting);
   if (done()) return out;

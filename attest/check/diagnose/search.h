@@ -48,7 +48,8 @@ struct Searched {
   bool complete = true;  ///< no family was left out for its cost
 };
 
-/// One mistake, then constants, then pairs, then triples; ends with the first step that explains.
+/// One mistake, then constants, then pairs, then triples; ends with the first step that explains, or
+/// where rows are small with the pairs that are what a constant is.
 ///
 /// A recipe is dropped at the first row that contradicts it. Triples are the nearest pairs with every
 /// third mistake, and all of the usual ones.

@@ -14,13 +14,14 @@ namespace attest::check {
 namespace {
 
 constexpr std::array axis_names{
-    std::string_view("layout"),  std::string_view("roles"),    std::string_view("heads"),
-    std::string_view("keys"),    std::string_view("rope"),     std::string_view("scale"),
-    std::string_view("softcap"), std::string_view("bias"),     std::string_view("alibi"),
-    std::string_view("mask"),    std::string_view("causal"),   std::string_view("window"),
-    std::string_view("packing"), std::string_view("softmax"),  std::string_view("sink"),
-    std::string_view("dropout"), std::string_view("rounding"), std::string_view("output"),
-    std::string_view("label"),   std::string_view("gradient"), std::string_view("block")};
+    std::string_view("layout"),     std::string_view("roles"),   std::string_view("heads"),
+    std::string_view("keys"),       std::string_view("rope"),    std::string_view("scale"),
+    std::string_view("softcap"),    std::string_view("bias"),    std::string_view("alibi"),
+    std::string_view("mask"),       std::string_view("causal"),  std::string_view("window"),
+    std::string_view("packing"),    std::string_view("softmax"), std::string_view("exponent"),
+    std::string_view("empty_rows"), std::string_view("sink"),    std::string_view("dropout"),
+    std::string_view("rounding"),   std::string_view("output"),  std::string_view("label"),
+    std::string_view("gradient"),   std::string_view("block")};
 static_assert(axis_names.size() == static_cast<std::size_t>(Axis::block) + 1);
 
 std::vector<Mistake> joined() {

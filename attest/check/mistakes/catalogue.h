@@ -25,6 +25,8 @@ enum class Axis {
   window,
   packing,  ///< documents
   softmax,
+  exponent,    ///< powers of 2 for powers of e
+  empty_rows,  ///< what a query gets that sees no key
   sink,
   dropout,
   rounding,

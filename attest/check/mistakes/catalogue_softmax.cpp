@@ -34,13 +34,13 @@ bool if_empty(Recipe& recipe, const Claim& claim, EmptyAnswer answer) {
 
 constexpr std::array mistakes{
     Mistake{.name = "empty_rows.first_value",
-            .axis = Axis::softmax,
+            .axis = Axis::empty_rows,
             .what = "A query that sees no key gets the value of key 0.",
             .look_for = "an argmax of equal scores, or a mask that always opens key 0.",
             .make = [](Recipe& recipe, const Claim& claim,
                        double) { return if_empty(recipe, claim, EmptyAnswer::first_value); }},
     Mistake{.name = "empty_rows.nan",
-            .axis = Axis::softmax,
+            .axis = Axis::empty_rows,
             .what = "A query that sees no key gets NaN: 0/0.",
             .look_for = "rows whose mask is all false: padding, an empty window, a strict causal "
                         "mask.",
@@ -48,7 +48,7 @@ constexpr std::array mistakes{
             .make = [](Recipe& recipe, const Claim& claim,
                        double) { return if_empty(recipe, claim, EmptyAnswer::nan); }},
     Mistake{.name = "empty_rows.uniform",
-            .axis = Axis::softmax,
+            .axis = Axis::empty_rows,
             .what = "A query that sees no key gets the mean of all values: its scores are all the "
                     "same finite fill.",
             .look_for = "a finite number for −∞: -1e9, -1e30, the smallest of the type.",
@@ -56,14 +56,14 @@ constexpr std::array mistakes{
             .make = [](Recipe& recipe, const Claim& claim,
                        double) { return if_empty(recipe, claim, EmptyAnswer::uniform); }},
     Mistake{.name = "empty_rows.unmasked",
-            .axis = Axis::softmax,
+            .axis = Axis::empty_rows,
             .what = "A query that sees no key is computed as if it saw all.",
             .look_for = "a finite number added for −∞: the softmax takes it off again.",
             .seen_in = "ONNX Runtime 1.30 MultiHeadAttention",
             .make = [](Recipe& recipe, const Claim& claim,
                        double) { return if_empty(recipe, claim, EmptyAnswer::unmasked); }},
     Mistake{.name = "empty_rows.zero",
-            .axis = Axis::softmax,
+            .axis = Axis::empty_rows,
             .what = "A query that sees no key gets 0, where the claim says NaN.",
             .look_for = "the library's version: PyTorch gives 0 since 2.5.",
             .make = [](Recipe& recipe, const Claim& claim,
@@ -93,7 +93,7 @@ constexpr std::array mistakes{
                   return true;
                 }},
     Mistake{.name = "softmax.base2",
-            .axis = Axis::softmax,
+            .axis = Axis::exponent,
             .what = "The softmax takes powers of 2 in place of powers of e: the scale lacks the "
                     "factor log2(e).",
             .look_for = "exp2 without the factor log2(e) in the scale.",
@@ -104,7 +104,7 @@ constexpr std::array mistakes{
                   return true;
                 }},
     Mistake{.name = "softmax.exp_with_log2e",
-            .axis = Axis::softmax,
+            .axis = Axis::exponent,
             .what = "The softmax takes exp of scores that carry the factor log2(e) for exp2.",
             .look_for = "exp in place of exp2, or the factor multiplied in twice.",
             .make =
@@ -113,7 +113,7 @@ constexpr std::array mistakes{
                   return true;
                 }},
     Mistake{.name = "softmax.base2_of_biased",
-            .axis = Axis::softmax,
+            .axis = Axis::exponent,
             .what = "The softmax takes powers of 2 of the finished scores, bias and all.",
             .look_for = "exp2 without the factor log2(e), which bias and ALiBi need too.",
             .make =
@@ -122,7 +122,7 @@ constexpr std::array mistakes{
                   return claim.call.bias || has_alibi(claim) || claim.call.softcap;
                 }},
     Mistake{.name = "softmax.biased_with_log2e",
-            .axis = Axis::softmax,
+            .axis = Axis::exponent,
             .what = "The softmax takes exp of finished scores that carry the factor log2(e), bias "
                     "and all.",
             .look_for = "exp in place of exp2.",

@@ -40,6 +40,13 @@ Part part_of(const ScoredRow& row, std::size_t begin, std::size_t end) {
   return out;
 }
 
+/// A softmax of what were weights: a hidden key has weight 0 by now, which is a score like others.
+void again(std::vector<double>& weights) {
+  double sum = 0;
+  for (double& w : weights) sum += w = std::exp(w);
+  for (double& w : weights) w /= sum;
+}
+
 }  // namespace
 
 double Softmax::sink_of(Scorer& scorer, std::int64_t h, bool& any) const {
@@ -133,14 +140,10 @@ void Softmax::in_binary32(const ScoredRow& row, WeighedRow& out) const {
 void Softmax::other_form(const ScoredRow& row, WeighedRow& out) const {
   double largest = 0;
   for (const double x : row.logits) largest += x == out.top ? 1 : 0;
-  double again = 0;
   for (std::size_t j = 0; j < row.logits.size(); ++j) {
     double& w = out.weights[j];
     const double x = row.logits[j];
-    if (recipe_->softmax.form == SoftmaxForm::twice) {
-      w = std::exp(w / out.sum);  // a hidden key has weight 0 by now, which is a score like others
-      again += w;
-    }
+    if (recipe_->softmax.form == SoftmaxForm::twice) w /= out.sum;
     if (row.excluded[j] != 0) continue;
     switch (recipe_->softmax.form) {
       case SoftmaxForm::softmax:
@@ -161,8 +164,7 @@ void Softmax::other_form(const ScoredRow& row, WeighedRow& out) const {
         break;
     }
   }
-  if (recipe_->softmax.form != SoftmaxForm::twice) return;
-  for (double& w : out.weights) w /= again;
+  if (recipe_->softmax.form == SoftmaxForm::twice) again(out.weights);
 }
 
 void Softmax::in_parts(const ScoredRow& row, WeighedRow& out) const {
@@ -274,6 +276,7 @@ void Softmax::weigh(Scorer& scorer, lab::RowPlace at, ScoredRow& row, WeighedRow
   out.reads_all = false;
   if (row.empty) {
     answer_empty(row, scorer.claim().call.empty_row, out);
+    if (recipe_->softmax.form == SoftmaxForm::twice) again(out.weights);
     return;
   }
   const SoftmaxRecipe& how = recipe_->softmax;
