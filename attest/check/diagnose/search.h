@@ -49,7 +49,7 @@ struct Searched {
 };
 
 /// One mistake, then constants, then pairs, then triples; ends with the first step that explains, or
-/// where rows are small with the pairs that are what a constant is.
+/// where rows are small, after constants, with the pairs that give a constant of no name its value.
 ///
 /// A recipe is dropped at the first row that contradicts it. Triples are the nearest pairs with every
 /// third mistake, and all of the usual ones.
