@@ -78,8 +78,10 @@ struct BlockDump {
 /// Shapes        as BlockStage says.
 /// Edge cases    NaN patterns are compared before numbers. A weight that is not given makes the tables that
 ///               need it unjudged, which is said.
-/// Accuracy      a tolerance is the running error bound of the plain loop in the claimed precision, at the
-///               sizes of this dump; noise is the same in root mean square (numbers.h).
+/// Accuracy      noise is what the roundings of the plain loop in the claimed precision come to in root mean
+///               square, at the sizes of this dump; a tolerance is the largest of so many random deviations,
+///               with what numbers of a row may share, or the running error bound if it is less (Zones in
+///               numbers.h).
 /// Determinism   a function of its arguments.
 /// Fails         missing-tensor if nothing can be judged; shape-mismatch; bad-option.
 /// Cost          the exact tier once; where something is wrong, some hundred evaluations in plain binary64 of

@@ -81,12 +81,22 @@ Result<void> check_dump(const BlockDump& dump) {
   return {};
 }
 
+/// The longest sum that rounded numbers of one row go into.
+Zones zones_of(const BlockDump& dump) {
+  const BlockConfig& c = dump.config;
+  const std::int64_t T = dump.rows() / dump.sequences;
+  const std::int64_t terms =
+      std::max({c.model_dim, c.ffn_dim, c.heads * c.value_dim, c.head_dim, T});
+  return {rounding_of(dump.precision).safety, static_cast<double>(terms)};
+}
+
 Trial trial_of(const BlockDump& dump, const std::vector<BlockStage>& stages) {
   Trial trial;
   trial.config = dump.config;
   trial.claim = claimed(dump.config);
   trial.candidates = candidates_of(dump.config);
   trial.unit = rounding_of(dump.precision).store;
+  trial.zones = zones_of(dump);
   const BlockConfig& c = dump.config;
   const double row = static_cast<double>(c.model_dim) *
                      static_cast<double>(2 * c.heads * c.head_dim + 3 * c.ffn_dim);
@@ -163,7 +173,7 @@ void judge_whole(const BlockDump& dump, BlockStage last, Diagnosis& out) {
       &link,
       &expected,
       &tolerance,
-      rounding_of(dump.precision).safety,
+      zones_of(dump),
       [&](std::int64_t r, std::int64_t c) { return sentences.address(last, r, c); },
       [&](std::int64_t r, std::int64_t c) { return sentences.why(last, r, c); }};
   out.stages.push_back(judge(on_trial).judgement);
@@ -176,7 +186,7 @@ Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& o
   using namespace block;
   if (auto ok = check_dump(dump); !ok) return ok.failure();
   Diagnosis out;
-  out.tolerance = tolerance_text(dump.precision);
+  out.tolerance = tolerance_text(dump.precision, zones_of(dump));
   Program program(dump, claimed(dump.config), Reach::links, Noise::with);
   const std::vector<BlockStage> stages = judgeable(dump, program, out);
   if (stages.empty()) {
@@ -200,7 +210,7 @@ Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& o
         &trial.links[n],
         &exact.stage(stage),
         &tolerance,
-        rounding_of(dump.precision).safety,
+        trial.zones,
         [&](std::int64_t r, std::int64_t c) { return sentences.address(stage, r, c); },
         [&](std::int64_t r, std::int64_t c) { return sentences.why(stage, r, c); }};
     Judgements judged = judge(on_trial);

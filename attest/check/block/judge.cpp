@@ -20,9 +20,9 @@ double used_at(const Judged& t, std::size_t n) {
   if (found != found && expected != expected) return 0;
   if (found == expected) return 0;
   const double apart = std::fabs(found - expected);
-  const double bound = t.tolerance->bound[n] * t.safety;
+  const double most = t.zones.most(*t.tolerance, n);
   if (!(apart < infinity)) return infinity;
-  return bound > 0 ? apart / bound : infinity;
+  return most > 0 ? apart / most : infinity;
 }
 
 Cell cell_at(const Judged& t, std::size_t n) {
@@ -31,7 +31,7 @@ Cell cell_at(const Judged& t, std::size_t n) {
   return {.address = t.address(row, column),
           .found = t.link->found.value[n],
           .expected = t.expected->elements()[n],
-          .tolerance = t.tolerance->bound[n] * t.safety,
+          .tolerance = t.zones.most(*t.tolerance, n),
           .sentence = t.sentence(row, column)};
 }
 
@@ -72,7 +72,7 @@ Judgements judge(const Judged& t) {
   }
   if (first) j.first_wrong = cell_at(t, *first);
   if (worst) j.worst_cell = cell_at(t, *worst);
-  out.fit = fit_of(t.link->found, expected, t.safety);
+  out.fit = fit_of(t.link->found, expected, t.zones);
   return out;
 }
 
@@ -103,14 +103,17 @@ std::vector<std::string> places_of(const Judged& t, const Layout& layout) {
 void conclude(const Trial& trial, const std::vector<Fit>& fits, const DiagnoseOptions& options,
               Diagnosis& out) {
   bool beyond = false;
-  double farthest = 0;
+  double farthest = 0, unusual = 0;
   for (const StageJudgement& stage : out.stages) {
     if (stage.wrong == 0) continue;
     beyond = true;
     if (out.first_wrong_stage.empty()) out.first_wrong_stage = stage.stage;
   }
-  for (const Fit& fit : fits) farthest = std::max(farthest, fit.distance);
-  if (!beyond && farthest <= Fit::good_distance) {
+  for (const Fit& fit : fits) {
+    farthest = std::max(farthest, fit.distance);
+    unusual = std::max(unusual, fit.unusual);
+  }
+  if (!beyond && farthest <= Fit::good_distance && unusual <= 1) {
     out.judgement = Judgement::right;
     Explanation claim;
     claim.distance = farthest;
@@ -149,11 +152,14 @@ void conclude(const Trial& trial, const std::vector<Fit>& fits, const DiagnoseOp
   }
 }
 
-std::string tolerance_text(Precision precision) {
+std::string tolerance_text(Precision precision, const Zones& zones) {
   const Rounding u = rounding_of(precision);
-  return sentence("the running error bound of the plain loop with unit roundoff ",
-                  three_digits(u.sum), " in sums and ", three_digits(u.store),
-                  " in stored tables, at the sizes of these tensors, number by number");
+  return sentence(
+      "number by number, what the roundings of the plain loop come to with unit roundoff ",
+      three_digits(u.sum), " in sums and ", three_digits(u.store),
+      " in stored tables: the largest of so many random deviations, ",
+      three_digits(std::sqrt(zones.terms)), " times for what numbers of a row share (√",
+      zones.terms, ", the longest sum), or the running error bound where it is less");
 }
 
 }  // namespace attest::check::block

@@ -16,7 +16,7 @@ struct Judged {
   const Link* link = nullptr;
   const Tensor<double>* expected = nullptr;  ///< the exact tier's
   const Numbers* tolerance = nullptr;        ///< the claim recomputed, for its bounds
-  double safety = 1;
+  Zones zones{};
   std::function<std::string(std::int64_t row, std::int64_t column)> address{};
   std::function<std::string(std::int64_t row, std::int64_t column)> sentence{};
 };
@@ -37,10 +37,13 @@ struct Layout {
 [[nodiscard]] std::vector<std::string> places_of(const Judged& on_trial, const Layout& layout);
 
 /// The verdict from what was judged and, where something is wrong, what explains it.
+///
+/// Right if every number is as near as rounding typically leaves it; right by rounding if some are farther
+/// away, none beyond its tolerance, and no mistake explains them much better; else wrong.
 void conclude(const Trial& trial, const std::vector<Fit>& fits, const DiagnoseOptions& options,
               Diagnosis& out);
 
 /// "tolerance: …", for the claimed precision.
-[[nodiscard]] std::string tolerance_text(Precision precision);
+[[nodiscard]] std::string tolerance_text(Precision precision, const Zones& zones);
 
 }  // namespace attest::check::block

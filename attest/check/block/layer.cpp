@@ -305,6 +305,7 @@ Result<Diagnosis> diagnose_layer(const LayerDump& dump, const DiagnoseOptions& o
     if (belongs(candidate.mistake->text.name, dump.kind)) trial.candidates.push_back(candidate);
   }
   trial.unit = rounding_of(dump.precision).store;
+  trial.zones = {rounding_of(dump.precision).safety, static_cast<double>(dump.input.extent(1))};
   trial.links.push_back({kind_names[static_cast<int>(dump.kind)], dump.name,
                          given(dump.output, dump.output.extent(0), false)});
   trial.start = [&dump](const BlockRecipe& recipe, Noise noise) -> Recompute {
@@ -315,11 +316,11 @@ Result<Diagnosis> diagnose_layer(const LayerDump& dump, const DiagnoseOptions& o
       &trial.links[0],
       &*expected,
       &tolerance,
-      rounding_of(dump.precision).safety,
+      trial.zones,
       [&](std::int64_t r, std::int64_t c) { return sentence(dump.name, "[", r, ",", c, "]"); },
       [&](std::int64_t r, std::int64_t c) { return why(dump, r, c); }};
   Diagnosis out;
-  out.tolerance = tolerance_text(dump.precision);
+  out.tolerance = tolerance_text(dump.precision, trial.zones);
   Judgements judged = judge(on_trial);
   if (judged.judgement.wrong != 0) {
     const bool heads = dump.kind == LayerKind::rope;

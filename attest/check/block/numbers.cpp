@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attest/check/diagnose/noise.h"
+
 namespace attest::check::block {
 
 Rounding rounding_of(Precision precision) {
@@ -29,6 +31,22 @@ Numbers::Numbers(std::int64_t rows_, std::int64_t columns_, bool noisy_)
   const auto count = static_cast<std::size_t>(rows * columns);
   value.assign(count, 0);
   if (noisy_) variance.assign(count, 0), bound.assign(count, 0);
+}
+
+double Numbers::deviation_at(std::size_t n) const {
+  // Squares of what binary64 itself underflows to are 0.
+  constexpr double smallest = 0x1p-500;
+  return variance[n] > smallest * smallest ? std::sqrt(variance[n]) : bound[n];
+}
+
+double Zones::typical(const Numbers& table, std::size_t n) const {
+  const double z = largest_deviation(table.rows * table.columns);
+  return std::min(z * table.deviation_at(n), table.bound[n]) * safety;
+}
+
+double Zones::most(const Numbers& table, std::size_t n) const {
+  const double z = largest_deviation(table.rows * table.columns);
+  return std::min(std::sqrt(terms) * z * table.deviation_at(n), table.bound[n]) * safety;
 }
 
 Numbers given(const Tensor<double>& table, std::int64_t rows, bool noisy) {

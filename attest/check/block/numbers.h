@@ -53,6 +53,23 @@ struct Numbers {
   }
   [[nodiscard]] double variance_at(std::size_t n) const { return noisy() ? variance[n] : 0; }
   [[nodiscard]] double bound_at(std::size_t n) const { return noisy() ? bound[n] : 0; }
+  /// Standard deviation of a number of a noisy table; never 0 where the bound is not.
+  [[nodiscard]] double deviation_at(std::size_t n) const;
+};
+
+/// How far the numbers of a table may be from it, in the two zones that attention has too (noise.h).
+///
+/// Formula       typical  z·σ, z the largest of so many normal deviates (largest_deviation)
+///               at most  min(√K·z·σ, bound)
+///               The variance takes roundings as independent. Where numbers of a row share one (a norm's
+///               divisor, a softmax's sum), the sum of K products that they go into carries at most √K
+///               times as much, by Cauchy and Schwarz. The bound knows no signs, and after a few layers is
+///               thousands of times what happens; where it is the smaller one, it holds.
+struct Zones {
+  double safety = 1;  ///< as Rounding has it
+  double terms = 1;   ///< K, of the longest sum of the block
+  [[nodiscard]] double typical(const Numbers& table, std::size_t n) const;
+  [[nodiscard]] double most(const Numbers& table, std::size_t n) const;
 };
 
 /// Numbers that are given: no error.

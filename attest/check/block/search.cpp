@@ -53,12 +53,11 @@ double apart(const Numbers& a, const Numbers& b) {
 
 class Searcher {
  public:
-  Searcher(const Trial& trial, const DiagnoseOptions& options)
-      : trial_(trial), options_(options), safety_(trial.unit <= 0x1p-53 ? 2 : 1) {
+  Searcher(const Trial& trial, const DiagnoseOptions& options) : trial_(trial), options_(options) {
     const Recompute run = trial.start(trial.claim, Noise::with);
     for (std::size_t l = 0; l < trial.links.size(); ++l) {
       claimed_.push_back(run(l));
-      claim_.fits.push_back(fit_of(trial.links[l].found, claimed_.back(), safety_));
+      claim_.fits.push_back(fit_of(trial.links[l].found, claimed_.back(), trial.zones));
       double spread = 0, size = 0;
       for (std::size_t n = 0; n < claimed_.back().value.size(); ++n) {
         spread += claimed_.back().variance[n];
@@ -156,11 +155,11 @@ class Searcher {
       }
       const double distance = apart(trial_.links[l].found, numbers);
       if (!(distance <= reject_[l])) {
-        out.fits.push_back({distance / std::max(reject_[l], 1e-300) * 50, infinity});
+        out.fits.push_back({distance / std::max(reject_[l], 1e-300) * 50, infinity, infinity});
         continue;
       }
       if (!careful) careful = trial_.start(recipe, Noise::with);
-      out.fits.push_back(fit_of(trial_.links[l].found, careful(l), safety_));
+      out.fits.push_back(fit_of(trial_.links[l].found, careful(l), trial_.zones));
     }
     out.choice = std::move(choice);
     return out;
@@ -199,7 +198,6 @@ class Searcher {
 
   const Trial& trial_;
   const DiagnoseOptions& options_;
-  double safety_;
   std::vector<Numbers> claimed_{};
   Outcome claim_{};
   std::vector<double> reject_{};
@@ -242,8 +240,8 @@ std::vector<Explanation> ranked(const Trial& trial, std::vector<Outcome> outcome
 
 }  // namespace
 
-Fit fit_of(const Numbers& found, const Numbers& recomputed, double safety) {
-  if (recomputed.value.size() != found.value.size()) return {infinity, infinity};
+Fit fit_of(const Numbers& found, const Numbers& recomputed, const Zones& zones) {
+  if (recomputed.value.size() != found.value.size()) return {infinity, infinity, infinity};
   Fit out;
   double squares = 0;
   for (std::size_t n = 0; n < found.value.size(); ++n) {
@@ -251,11 +249,13 @@ Fit fit_of(const Numbers& found, const Numbers& recomputed, double safety) {
     if (a != a && b != b) continue;
     const double d = std::fabs(a - b);
     if (d == 0 || a == b) continue;
-    if (!(d < infinity)) return {infinity, infinity};
-    const double bound = recomputed.bound[n] * safety;
-    const double variance = recomputed.variance[n] * safety * safety;
-    out.used = std::max(out.used, bound > 0 ? d / bound : infinity);
-    squares += variance > 0 ? std::min(d * d / variance, 1e12) : 1e12;
+    if (!(d < infinity)) return {infinity, infinity, infinity};
+    const double most = zones.most(recomputed, n), typical = zones.typical(recomputed, n);
+    const double deviation = recomputed.deviation_at(n) * zones.safety;
+    out.used = std::max(out.used, most > 0 ? d / most : infinity);
+    out.unusual = std::max(out.unusual, typical > 0 ? d / typical : infinity);
+    const double share = deviation > 0 ? std::min(d / deviation, 1e6) : 1e6;
+    squares += share * share;
   }
   if (!found.value.empty()) {
     out.distance = std::sqrt(squares / static_cast<double>(found.value.size()));

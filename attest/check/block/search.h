@@ -30,20 +30,22 @@ struct Trial {
   BlockRecipe claim{};
   BlockConfig config{};
   std::vector<Candidate> candidates{};
-  double unit = 0;     ///< of what is stored
+  double unit = 0;  ///< of what is stored
+  Zones zones{};
   bool large = false;  ///< to recompute it some hundred times takes seconds
 };
 
 /// How a recomputed table compares with the found one.
 struct Fit {
   double distance = 0;  ///< root mean square of (found − recomputed) / noise
-  double used = 0;      ///< the largest |found − recomputed| / bound
+  double used = 0;      ///< the largest |found − recomputed| / what is possible
+  double unusual = 0;   ///< the largest |found − recomputed| / what is typical
   [[nodiscard]] bool good() const { return used <= 1 && distance <= good_distance; }
   /// Numbers whose noise is as numbers.h models it are at a distance of about 1. Sums in another order, or
   /// errors that rows share, move it; tests/check/block_test.cpp prints how far right programs are.
   static constexpr double good_distance = 3;
 };
-[[nodiscard]] Fit fit_of(const Numbers& found, const Numbers& recomputed, double safety);
+[[nodiscard]] Fit fit_of(const Numbers& found, const Numbers& recomputed, const Zones& zones);
 
 struct Found {
   std::vector<Explanation> explanations{};
