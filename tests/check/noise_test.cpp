@@ -8,6 +8,7 @@
 
 #include "attest/base/random.h"
 #include "attest/check/diagnose/judge.h"
+#include "tests/support/draws.h"
 #include "tests/support/random_case.h"
 
 namespace attest::check {
@@ -120,7 +121,7 @@ TEST(Noise, ClearsPlainLoopsOfBinary32) {
       {}, {.base2 = true}, {.exp_error = 2}, {.block = 16, .exp_error = 2}};
   for (const Size& s : sizes) {
     for (const PlainProgram& program : programs) {
-      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      for (std::uint64_t seed = 0; seed < test::draws(4, 4); ++seed) {
         const Judged judged = judged_of(program, seed, Precision::f32, s.S, s.D, s.size);
         EXPECT_TRUE(judged.possible()) << "S " << s.S << " D " << s.D << " seed " << seed;
         EXPECT_TRUE(judged.typical())
@@ -134,7 +135,7 @@ TEST(Noise, ClearsPlainLoopsOfBinary32) {
 TEST(Noise, ClearsSixteenBitProgramsThatRoundTheirWeights) {
   for (const Size& s : sizes) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
-      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      for (std::uint64_t seed = 0; seed < test::draws(4, 4); ++seed) {
         const PlainProgram program{.block = 16, .storage = dtype, .weights_rounded = true};
         const Precision precision = dtype == DType::bf16 ? Precision::bf16 : Precision::f16;
         const Judged judged = judged_of(program, seed, precision, s.S, s.D, s.size);
