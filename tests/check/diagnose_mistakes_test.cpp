@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every recorded mistake of shared/data/mistakes judged from its numbers alone, clean and under noise.
 //
-//     ATTEST_ALL_DRAWS=1 ATTEST_CONFUSION=1 check_diagnose_mistakes_test    prints every verdict
+//     ./dev confusion    prints the table of docs/accuracy.md, and what cannot be told apart
 #include <gtest/gtest.h>
 
 #include <array>
@@ -265,8 +265,47 @@ Answer answer_of(const MistakeSet& set, const std::string& name, const Tensor<do
   return by_data || by_catalogue ? Answer::unsure : Answer::missed;
 }
 
-void judge_noisy_set(const MistakeSet& set, DType dtype, std::map<Answer, int>& counts) {
-  const bool print = std::getenv("ATTEST_CONFUSION") != nullptr;
+/// How many of one set's mistakes were answered how, and which were not told apart.
+struct Confusion {
+  std::map<std::pair<std::string, DType>, std::array<int, 4>> counts{};  // by set; an Answer each
+  std::vector<std::string> apart{};
+
+  [[nodiscard]] int total(Answer answer) const {
+    int out = 0;
+    for (const auto& [key, of] : counts) out += of[static_cast<std::size_t>(answer)];
+    return out;
+  }
+};
+
+constexpr std::array noisy_types{DType::f32, DType::f16, DType::bf16};
+
+/// Named, cannot tell, a nearer neighbour named, missed: "41, 2, 0, 0".
+std::string cell(const std::array<int, 4>& counts) {
+  return sentence(counts[0], ", ", counts[1], ", ", counts[2], ", ", counts[3]);
+}
+
+/// As docs/accuracy.md shows it.
+void print(const Confusion& confusion) {
+  std::cout << "\nnamed, cannot tell, a nearer neighbour named, missed:\n\n"
+            << "| set | f32 | f16 | bf16 |\n| --- | --- | --- | --- |\n";
+  std::array<std::array<int, 4>, 3> all{};
+  for (const std::string& name : test::mistake_set_names()) {
+    std::cout << "| " << name;
+    for (std::size_t n = 0; n < noisy_types.size(); ++n) {
+      const auto found = confusion.counts.find({name, noisy_types[n]});
+      const std::array<int, 4> counts =
+          found == confusion.counts.end() ? std::array<int, 4>{} : found->second;
+      std::cout << " | " << cell(counts);
+      for (std::size_t k = 0; k < counts.size(); ++k) all[n][k] += counts[k];
+    }
+    std::cout << " |\n";
+  }
+  std::cout << "| all | " << cell(all[0]) << " | " << cell(all[1]) << " | " << cell(all[2])
+            << " |\n\nnot told apart, or a nearer neighbour named:\n\n";
+  for (const std::string& line : confusion.apart) std::cout << line << "\n";
+}
+
+void judge_noisy_set(const MistakeSet& set, DType dtype, Confusion& confusion) {
   const Tensor<double>& correct = *set.find("correct");
   std::size_t turn = 0;
   for (const auto& [name, output] : set.outputs) {
@@ -276,14 +315,16 @@ void judge_noisy_set(const MistakeSet& set, DType dtype, std::map<Answer, int>& 
     const auto diagnosis = diagnose(dump);
     ASSERT_TRUE(diagnosis.has_value()) << diagnosis.failure().message;
     const Answer answer = answer_of(set, name, output, dump, *diagnosis);
-    ++counts[answer];
-    if (print || answer == Answer::missed || answer == Answer::neighbour) {
+    ++confusion.counts[{set.name, dtype}][static_cast<std::size_t>(answer)];
+    if (answer != Answer::named) {
       constexpr std::array names{"named", "cannot tell", "neighbour", "MISSED"};
-      std::cout << attest::name_of(dtype) << "\t" << set.name << "\t" << name << "\t"
-                << names[static_cast<std::size_t>(answer)] << "\t" << name_of(diagnosis->judgement)
-                << "\t"
-                << (diagnosis->explanations.empty() ? "" : label_of(diagnosis->explanations[0]))
-                << "\t" << diagnosis->margin << "\n";
+      std::string line = sentence(attest::name_of(dtype), " ", set.name, ": ", name, ": ",
+                                  names[static_cast<std::size_t>(answer)]);
+      for (std::size_t n = 0; n < std::min<std::size_t>(2, diagnosis->explanations.size()); ++n) {
+        const std::string label = label_of(diagnosis->explanations[n]);
+        line += (n == 0 ? ": " : " / ") + (label.empty() ? "as claimed" : label);
+      }
+      confusion.apart.push_back(line);
     }
     EXPECT_NE(answer, Answer::missed)
         << set.name << " " << name << " " << attest::name_of(dtype) << "\n"
@@ -291,21 +332,23 @@ void judge_noisy_set(const MistakeSet& set, DType dtype, std::map<Answer, int>& 
   }
 }
 
-TEST(DiagnoseMistakes, NamesThemUnderSixteenBitNoiseOrSaysThatItCannotTell) {
-  std::map<Answer, int> counts;
+TEST(DiagnoseMistakes, NamesThemUnderNoiseOrSaysThatItCannotTell) {
+  Confusion confusion;
   for (const std::string& name : test::mistake_set_names()) {
     auto set = test::read_mistake_set(name);
     if (!set) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge the recorded mistakes";
-    for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const DType dtype : noisy_types) {
       set->claim.precision = precision_of(dtype);
-      judge_noisy_set(*set, dtype, counts);
+      judge_noisy_set(*set, dtype, confusion);
     }
   }
-  std::cout << "named " << counts[Answer::named] << ", cannot tell " << counts[Answer::unsure]
-            << ", a nearer neighbour named " << counts[Answer::neighbour] << ", missed "
-            << counts[Answer::missed] << "\n";
+  if (std::getenv("ATTEST_CONFUSION") != nullptr) print(confusion);
+  const int named = confusion.total(Answer::named), unsure = confusion.total(Answer::unsure);
+  std::cout << "named " << named << ", cannot tell " << unsure << ", a nearer neighbour named "
+            << confusion.total(Answer::neighbour) << ", missed " << confusion.total(Answer::missed)
+            << "\n";
   // One in ten of all; a part may happen to hold more of those that lie close together.
-  EXPECT_LT((test::all_draws() ? 10 : 5) * counts[Answer::unsure], counts[Answer::named]);
+  EXPECT_LT((test::all_draws() ? 10 : 5) * unsure, named);
 }
 
 }  // namespace
