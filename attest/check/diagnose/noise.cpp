@@ -30,6 +30,28 @@ bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16
 
 double square(double x) { return x * x; }
 
+/// base^(−2i/R) for both features of pair i; 0 for features that do not turn.
+std::vector<double> rates_of(const RopeConfig& config, std::int64_t width) {
+  const std::int64_t turned =
+      std::min(config.rotary_dim == 0 ? width : config.rotary_dim, width) / 2 * 2;
+  std::vector<double> out(at_index(width));
+  for (std::int64_t d = 0; d < turned; ++d) {
+    const std::int64_t pair = config.pairing == RopePairing::half ? d % (turned / 2) : d / 2;
+    out[at_index(d)] =
+        std::pow(config.base, -2 * static_cast<double>(pair) / static_cast<double>(turned));
+  }
+  return out;
+}
+
+/// Where rotary positions put query or key `l` of batch `b`, `count` of each.
+double position_of(const std::vector<std::int64_t>& positions, std::int64_t first, std::int64_t b,
+                   std::int64_t l, std::int64_t count) {
+  if (positions.empty()) return static_cast<double>(first + l);
+  const bool by_batch = static_cast<std::int64_t>(positions.size()) > count;
+  const std::size_t n = at_index(by_batch ? b * count + l : l);
+  return n < positions.size() ? std::fabs(static_cast<double>(positions[n])) : 0;
+}
+
 }  // namespace
 
 double unit_of(DType dtype) noexcept {
@@ -68,11 +90,16 @@ Arithmetic arithmetic_of(const Dump& dump) {
     out.weights = unit_of(precision);
     out.scores_worst = unit_of(precision);
     out.parts = unit_of(precision);
+    // Either may be rounded once more when it is scaled; turning one costs 2√2 + 1 roundings.
+    out.factors_worst = (dump.claim.rope ? 10 : 2.1) * unit_of(precision);
   }
+  // A program that is claimed to compute in a wide type does not compute with what a narrow table holds.
+  const bool narrow = precision == Precision::f16 || precision == Precision::bf16;
   const bool begins_with_table = !dump.claim.has_query_and_key();
   for (const Observed& table : dump.stages) {
     const bool first = begins_with_table && &table == &dump.stages.front();
-    const double unit = is_narrow(table.dtype) || first ? unit_of(table.dtype) : 0;
+    const bool used = (narrow && is_narrow(table.dtype)) || first;
+    const double unit = used ? unit_of(table.dtype) : 0;
     if (table.stage <= Stage::masked) out.scores = std::max(out.scores, unit);
     if (table.stage == Stage::weights) out.weights = std::max(out.weights, unit);
   }
@@ -93,6 +120,20 @@ Noise::Noise(const Dump& dump, const Arithmetic& arithmetic)
     for (std::size_t d = 0; d < width; ++d) sum += square(key.data()[n * width + d]);
     key_size_[n] = std::sqrt(sum);
   }
+  if (!dump.claim.rope) return;
+  rates_ = rates_of(dump.claim.rope->config, key.extent(3));
+  key_turn_.resize(key_size_.size());
+  for (std::size_t n = 0; n < key_turn_.size(); ++n) {
+    double sum = 0;
+    for (std::size_t d = 0; d < width; ++d) sum += rates_[d] * square(key.data()[n * width + d]);
+    key_turn_[n] = std::sqrt(sum);
+  }
+  double sum = 0, squares = 0;  // of pairs: every rate stands twice
+  for (const double rate : rates_) {
+    sum += rate / 2;
+    squares += square(rate) / 2;
+  }
+  evenly_ = sum > 0 ? std::sqrt(squares) / sum : 0;
 }
 
 double Noise::Row::query_size() const {
@@ -100,6 +141,15 @@ double Noise::Row::query_size() const {
   double sum = 0;
   for (std::int64_t d = 0; d < query.extent(3); ++d) {
     sum += square(query(at_.b, at_.h, at_.i, d));
+  }
+  return std::sqrt(sum);
+}
+
+double Noise::Row::query_turn() const {
+  const Tensor<double>& query = noise_.dump_.claim.call.query;
+  double sum = 0;
+  for (std::int64_t d = 0; d < query.extent(3); ++d) {
+    sum += noise_.rates_[at_index(d)] * square(query(at_.b, at_.h, at_.i, d));
   }
   return std::sqrt(sum);
 }
@@ -112,6 +162,9 @@ void Noise::Row::begin(lab::RowPlace at, const StageRow& row) {
   dot_.assign(keys_, {});
   score_.assign(keys_, {});
   share_.assign(keys_, {});
+  common_.assign(keys_, 0);
+  kept_.assign(keys_, 0);
+  factor_.assign(keys_, 0);
   look();
   const Claim& claim = noise_.dump_.claim;
   const lab::AttentionShape& shape = claim.shape;
@@ -119,11 +172,22 @@ void Noise::Row::begin(lab::RowPlace at, const StageRow& row) {
   const double query = products ? query_size() : 0;
   const std::size_t group =
       products ? at_index((at.b * shape.G + at.h / (shape.H / shape.G)) * shape.S) : 0;
+  const bool turns = products && !noise_.key_turn_.empty();
+  const double turn = turns ? query_turn() : 0;
+  const double here =
+      turns ? position_of(claim.rope->query_positions, claim.past, at.b, at.i, shape.T) : 0;
   for (std::size_t j = 0; j < keys_; ++j) {
     if (has_scores_ ? row.masked[j] == -infinity : !(row.weights[j] > 0)) continue;
     visible_ += 1;
     const bool own_key = products && group + j < noise_.key_size_.size();
-    if (has_scores_) score_errors(j, own_key ? query * noise_.key_size_[group + j] : 0);
+    if (has_scores_ && own_key && turns) {
+      const double there =
+          position_of(claim.rope->key_positions, 0, at.b, static_cast<std::int64_t>(j), shape.S);
+      score_errors(j, query * noise_.key_size_[group + j],
+                   turn * noise_.key_turn_[group + j] * (here + there));
+    } else if (has_scores_) {
+      score_errors(j, own_key ? query * noise_.key_size_[group + j] : 0, 0);
+    }
     if (!has_scores_) share_[j] = {noise_.arithmetic_.weights, 2 * noise_.arithmetic_.weights};
   }
   add_up();
@@ -145,14 +209,18 @@ void Noise::Row::look() {
   if (dots > 0 && std::isfinite(scaled / dots)) ratio_ = scaled / dots;
 }
 
-/// e_j and ρ_j; `size` is |query|·|key_j|.
-void Noise::Row::score_errors(std::size_t j, double size) {
+/// e_j and ρ_j; `size` is |query|·|key_j|, `turn` what a relative error of the angles turns.
+void Noise::Row::score_errors(std::size_t j, double size, double turn) {
   const StageRow& row = *row_;
   const Arithmetic& a = noise_.arithmetic_;
   const double u = a.sums;
   const double width = static_cast<double>(std::max<std::int64_t>(noise_.dump_.claim.shape.D, 1));
   dot_[j].typical = u * (std::sqrt(width) + 3) * size + 4 * a.products * size / std::sqrt(width);
-  dot_[j].worst = u * (width + 4) * size + 2.1 * a.products * size;
+  dot_[j].worst = u * (width + 4) * size + (2.1 * a.products + a.factors_worst) * size;
+  if (turn > 0) {
+    dot_[j].typical += std::sqrt(2.0) * u * noise_.evenly_ * turn;  // rate and product, rounded
+    dot_[j].worst += 4 * u * turn + 8 * u * size;
+  }
   // A dump may begin with any score: what lies before it has no numbers.
   const bool has_biased = row.biased.size() == keys_, has_capped = row.capped.size() == keys_;
   const double biased = std::fabs(has_biased ? row.biased[j] : row.masked[j]);
@@ -164,12 +232,15 @@ void Noise::Row::score_errors(std::size_t j, double size) {
       ratio_ * dot_[j].typical + u * (6 * caps + 2 * bias + biased) + a.scores * biased;
   score_[j].worst = ratio_ * dot_[j].worst + u * (10 * caps + 5 * bias + biased + scaled) +
                     a.scores_worst * (2 * scaled + caps + bias + biased);
+  kept_[j] = a.scores_worst * (2 * scaled + caps + bias + biased);
+  factor_[j] = ratio_ * a.factors_worst * size / std::sqrt(width);
   const double gap = std::max(0.0, peak_ - row.masked[j]);
   const double blocks = static_cast<double>(keys_) / 16 + 2;
   share_[j].typical = std::sqrt(square(score_[j].typical) + square(2 * u * gap) + square(3 * u) +
                                 square(a.weights));
-  const double worst = score_[j].worst + 4 * u * gap + u * (3.25 + 4.25 * blocks) + 2 * a.weights;
-  share_[j].worst = std::expm1(std::min(700.0, worst));  // e^709 is the end of binary64
+  const double worst = score_[j].worst + 4 * u * gap + u * (3.25 + 4.25 * blocks);
+  common_[j] = std::expm1(std::min(700.0, worst));  // e^709 is the end of binary64
+  share_[j].worst = std::expm1(std::min(700.0, worst + 2 * a.weights));
 }
 
 /// What the denominator's errors add up to.
@@ -254,6 +325,30 @@ void Noise::Row::weights(double storage, RowNoise& out) const {
   }
 }
 
+/// Whether the weights are shares of one denominator, and what is left of that at worst.
+Noise::Row::Shares Noise::Row::shares() const {
+  const AttentionCase& call = noise_.dump_.claim.call;
+  Shares out;
+  double sum = 0, largest = 0;
+  for (std::size_t j = 0; j < keys_ && j < row_->weights.size(); ++j) {
+    const double w = row_->weights[j];
+    if (!(w > 0)) continue;
+    out.left += w / (1 + common_[j]);
+    sum += w;
+    largest = std::max(largest, common_[j]);
+  }
+  const bool has_sink = !call.sink.empty() && sum < 1;
+  out.tied = has_scores_ && call.dropout.rate == 0 && (has_sink || std::fabs(sum - 1) < 1e-9);
+  if (has_sink) {
+    const double logit = std::fabs(call.sink[at_index(at_.h) % call.sink.size()]);
+    const double u = noise_.arithmetic_.sums, narrow = noise_.arithmetic_.scores_worst;
+    const double error = largest + std::expm1(std::min(700.0, (4 * u + narrow) * logit));
+    out.left += (1 - sum) / (1 + error);
+    out.sink = (1 - sum) * error;
+  }
+  return out;
+}
+
 void Noise::Row::output(double storage, RowNoise& out) {
   const Claim& claim = noise_.dump_.claim;
   const lab::AttentionShape& shape = claim.shape;
@@ -270,6 +365,7 @@ void Noise::Row::output(double storage, RowNoise& out) {
     }
     return;
   }
+  const Shares shares = this->shares();
   size_.assign(width, 0);
   const double* rows = value.data() + at_index((at_.b * shape.G + at_.h / heads) * shape.S) * width;
   double share_worst = 0;
@@ -277,19 +373,30 @@ void Noise::Row::output(double storage, RowNoise& out) {
     const double w = row_->weights[j];
     if (w == 0 || std::isnan(w)) continue;
     const double random = square(share_[j].typical) + square(2 * a.products);
+    const double common = std::fabs(w) * common_[j];
     share_worst = std::max(share_worst, share_[j].worst + 2.1 * a.products);
     const double* v = rows + j * width;
+    const double* const mean = row_->output.data();
     double* const squares = out.typical.data();
+    double* const moved = out.worst.data();
     double* const sizes = size_.data();
     for (std::size_t e = 0; e < width; ++e) {
       const double part = w * v[e];
       squares[e] += random * (part * part);
+      moved[e] += common * std::fabs(v[e] - mean[e]);
       sizes[e] += std::fabs(part);
     }
   }
-  for (std::size_t e = 0; e < width; ++e) out.worst[e] = share_worst * size_[e];
+  for (std::size_t e = 0; e < width; ++e) {
+    if (shares.tied) {
+      out.worst[e] = (out.worst[e] + shares.sink * std::fabs(row_->output[e])) / shares.left +
+                     2.1 * (a.products + a.weights) * size_[e];
+    } else {
+      out.worst[e] = (share_worst + sum_.worst) * size_[e] * (1 + sum_.worst);
+    }
+  }
   const double added = a.sums * std::sqrt(visible_ + 1) + a.parts;
-  const double added_worst = (a.sums + a.parts) * (visible_ + 4);
+  const double added_worst = (a.sums + a.parts) * (visible_ + 4) + a.sums * visible_;
   double squares = 0;
   for (const double o : row_->output) squares += std::isfinite(o) ? o * o : 0;
   const double row_size = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(width, 1)));
@@ -297,8 +404,37 @@ void Noise::Row::output(double storage, RowNoise& out) {
     const double o = std::fabs(row_->output[e]);
     out.typical[e] = std::sqrt(out.typical[e] + square(o * sum_.typical) +
                                square(added * size_[e]) + square(storage * (o + row_size)));
-    out.worst[e] += (sum_.worst + added_worst) * size_[e] * (1 + sum_.worst) + 4 * a.sums * o +
-                    2 * storage * (o + out.worst[e]);
+    // What is added is at most what the shares may have grown to.
+    out.worst[e] +=
+        added_worst * (size_[e] + out.worst[e]) + 4 * a.sums * o + 2 * storage * (o + out.worst[e]);
+  }
+  bound_by_chance(rows, shares, out);
+}
+
+/// What all roundings of a 16-bit program together leave, where they are small enough to add up as
+/// random numbers: far less than the worst case of each at once.
+void Noise::Row::bound_by_chance(const double* values, const Shares& shares, RowNoise& out) const {
+  const Arithmetic& a = noise_.arithmetic_;
+  if (a.parts == 0 || (has_scores_ && !(shares.tied && shares.left > 0.5))) return;
+  const std::size_t width = out.worst.size();
+  std::vector<double> alone(width), together(width);
+  double kept = 0;
+  for (std::size_t j = 0; j < row_->weights.size(); ++j) {
+    const double w = row_->weights[j];
+    if (!(w > 0)) continue;
+    kept += square(w * kept_[j]);
+    for (std::size_t e = 0; e < width; ++e) {
+      const double v = values[j * width + e];
+      alone[e] += square(w * kept_[j] * v);
+      together[e] += w * factor_[j] * std::fabs(v - row_->output[e]);
+    }
+  }
+  const double parts = a.parts * std::sqrt(visible_ / 16 + 2);
+  const double deviation = largest_deviation(std::int64_t{1} << 30);
+  for (std::size_t e = 0; e < width; ++e) {
+    const double all = square(out.typical[e]) + alone[e] + square(row_->output[e]) * kept +
+                       square(together[e]) + square(parts * size_[e]);
+    out.worst[e] = std::min(out.worst[e], deviation * std::sqrt(all));
   }
 }
 

@@ -12,13 +12,14 @@ namespace attest::check {
 
 /// What is known of the arithmetic that made a dump: the claim's, and what its tables show.
 struct Arithmetic {
-  double sums = 0x1p-24;    ///< u of sums, scores and softmax: binary32, or binary64
-  double products = 0;      ///< of the factors of a product: tf32
-  double scores = 0;        ///< of scores that a dumped 16-bit table shows, typically
-  double scores_worst = 0;  ///< of scores that a 16-bit program may keep
-  double weights = 0;       ///< of weights before the mix: 16-bit programs
-  double parts = 0;         ///< of partial results that a 16-bit program may keep in its type
-  double tiny = 0x1p-126;   ///< what an underflow may cost
+  double sums = 0x1p-24;     ///< u of sums, scores and softmax: binary32, or binary64
+  double products = 0;       ///< of the factors of a product: tf32
+  double factors_worst = 0;  ///< of query·key, where a 16-bit program rounds what it made of either
+  double scores = 0;         ///< of scores that a dumped 16-bit table shows, typically
+  double scores_worst = 0;   ///< of scores that a 16-bit program may keep
+  double weights = 0;        ///< of weights before the mix: 16-bit programs
+  double parts = 0;          ///< of partial results that a 16-bit program may keep in its type
+  double tiny = 0x1p-126;    ///< what an underflow may cost
 };
 [[nodiscard]] Arithmetic arithmetic_of(const Dump& dump);
 
@@ -47,13 +48,25 @@ struct RowNoise {
 ///               a score errs by e_j and its exponential by ρ_j, relative:
 ///                   worst    e_j ≤ u·((D + 4)·A_j + 10·|capped| + 5·|bias| + |biased|)
 ///                            ρ_j ≤ e_j + 4u·(peak − score) + (3.25 + 4.25·(S/16 + 2))·u
-///                            |output| errs by Σ w·|value|·(ρ_j + Σ w·ρ + 2·n·u) + 4u·|output|
+///                            |output| errs by Σ w·ρ·|value − output| / Σ w/(1 + ρ), for what all
+///                            shares have in common cancels, and (n + 4)·u·Σ w·|value| + 4u·|output|
 ///                   typical  e_j = u·((√D + 3)·A_j + 6·|capped| + 2·|bias| + |biased|)
 ///                            ρ_j² = e_j² + (2u·(peak − score))² + (3u)²
 ///                            output² : Σ (w·ρ·value)² + output²·Σ (w·ρ)² + (u·√n·Σ w·|value|)²
 ///               the worst as engine_bound has it, by Cauchy and Schwarz for the size of a product.
+///               Rotary angles p·r of a pair, r = base^(−2i/R), err by u·p·r·4 at worst: power,
+///               exponent, quotient and product, for r·ln(1/r) < 1; that turns a pair of query and
+///               key by as much. The turning itself errs by (2√2 + 1)·u of either: cosines,
+///               products, sum.
 ///               16-bit programs round weights (typically) and scores (at worst) to their type, and
-///               keep partial results in it; tf32 rounds factors. What stores a number adds half a
+///               keep partial results in it; at worst they round query and key once more when they
+///               scale them, and all of the turning; tf32 rounds factors. So many roundings are
+///               never all at their worst: an output errs by no more than 8.4 standard deviations
+///               (largest_deviation of 2^30) of
+///                   typical² + Σ (w·s·value)² + output²·Σ (w·s)² + (Σ w·f·|value − output|)²
+///                            + (u·√(n/16 + 2)·Σ w·|value|)²
+///               s being a score's own roundings, which are independent, f those of the query, which
+///               its keys share, of size A_j/√D, and the last those of partial results. What stores a number adds half a
 ///               unit of its type, typically of the row's size, for rows are merged of parts.
 /// Edge cases    not a number where the row's own numbers are not finite.
 /// Cost          a row: S, and S·E for the output.
@@ -72,6 +85,9 @@ class Noise {
   const Dump& dump_;
   Arithmetic arithmetic_;
   std::vector<double> key_size_;  // [B, G, S], √Σ key²; empty without keys
+  std::vector<double> key_turn_;  // [B, G, S], √Σ rate·key²; empty without rotary positions
+  std::vector<double> rates_;     // [D], how far a position turns the feature's pair; likewise
+  double evenly_ = 0;  // √Σ rate² / Σ rate: what independent angles leave of their sum
 };
 
 class Noise::Row {
@@ -86,24 +102,34 @@ class Noise::Row {
     double typical = 0, worst = 0;
   };
   void look();
-  void score_errors(std::size_t j, double size);
+  void score_errors(std::size_t j, double size, double turn);
   void add_up();
   void scores(Stage stage, double storage, RowNoise& out) const;
   void weights(double storage, RowNoise& out) const;
   void output(double storage, RowNoise& out);
   [[nodiscard]] Error log_sum_exp(double storage) const;
   [[nodiscard]] double query_size() const;
+  [[nodiscard]] double query_turn() const;
+  struct Shares {
+    bool tied = false;  ///< weights, and the sink's, are parts of one
+    double left = 0;    ///< Σ w/(1 + ρ)
+    double sink = 0;    ///< w·ρ of the sink
+  };
+  [[nodiscard]] Shares shares() const;
+  void bound_by_chance(const double* values, const Shares& shares, RowNoise& out) const;
 
   const Noise& noise_;
   lab::RowPlace at_{};
   const StageRow* row_ = nullptr;
   std::size_t keys_ = 0;
   bool has_scores_ = false;
-  std::vector<Error> dot_;    // of query·key, absolute
-  std::vector<Error> score_;  // of the last score, absolute
-  std::vector<Error> share_;  // of the exponential, relative
-  Error sum_{};               // of the denominator, relative
-  double visible_ = 0;        // keys
+  std::vector<Error> dot_;             // of query·key, absolute
+  std::vector<Error> score_;           // of the last score, absolute
+  std::vector<Error> share_;           // of the exponential, relative
+  std::vector<double> kept_, factor_;  // of a score, where a 16-bit program rounds it; its factors
+  std::vector<double> common_;         // at worst, of what numerator and denominator share
+  Error sum_{};                        // of the denominator, relative
+  double visible_ = 0;                 // keys
   double peak_ = 0;
   double ratio_ = 1;          // scaled / dot
   std::vector<double> size_;  // scratch, [E]
