@@ -37,6 +37,18 @@ TEST(GoogleTestMatcher, PassesRightAttentionAlone) {
   EXPECT_FALSE(is_right(dump_with(first, last)));
 }
 
+TEST(GoogleTestMatcher, TakesOutputsInFloat) {
+  const Dump wide = dump_with(last, last);
+  const Tensor<double>& numbers = wide.stages[0].values;
+  Tensor<float> output(numbers.shape());
+  for (std::size_t n = 0; n < output.size(); ++n) {
+    output.data()[n] = static_cast<float>(numbers.data()[n]);
+  }
+  EXPECT_TRUE(is_right(dump_of(wide.claim.call, output)));
+  output.data()[5] += 0.25F;
+  EXPECT_FALSE(is_right(dump_of(wide.claim.call, output)));
+}
+
 TEST(GoogleTestMatcher, AFailurePrintsTheDiagnosis) {
   const testing::AssertionResult result = is_right(dump_with(first, last));
   EXPECT_NE(std::string(result.message()).find("causal.top_left"), std::string::npos)

@@ -26,4 +26,12 @@ namespace attest::check {
   return dump;
 }
 
+/// The same of an output in float, as most functions give it.
+[[nodiscard]] inline Dump dump_of(AttentionCase call, const Tensor<float>& output,
+                                  Precision type = Precision::f32) {
+  Tensor<double> numbers(output.shape());
+  for (std::size_t n = 0; n < output.size(); ++n) numbers.data()[n] = output.data()[n];
+  return dump_of(std::move(call), std::move(numbers), type);
+}
+
 }  // namespace attest::check
