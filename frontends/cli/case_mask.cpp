@@ -103,9 +103,9 @@ Result<void> place_causal(const MaskSources& from, Mask& mask) {
     const char* end = o.causal.data() + o.causal.size();
     const auto [rest, error] = std::from_chars(o.causal.data(), end, offset);
     if (error != std::errc{} || rest != end) {
-      return bad(
-          "bad-corner",
-          sentence("--causal is top-left, bottom-right or a whole number; found '", o.causal, "'"));
+      return bad("bad-corner",
+                 sentence("--causal is top-left, bottom-right, none or a whole number; found '",
+                          o.causal, "'"));
     }
     mask.corner = Corner::at_offset;
     mask.query_offset = {offset};

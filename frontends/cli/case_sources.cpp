@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "attest/base/text.h"
@@ -154,7 +155,28 @@ std::string Sources::listing() const {
   for (const auto& [name, tensor] : bundle_.tensors) {
     out += sentence(out.empty() ? "" : ", ", name, " ", to_string(tensor.shape()));
   }
+  for (const auto& [flag, name] : options_.names) {
+    if (!holds(name)) out += sentence(out.empty() ? "--" : ", --", flag, " ", name);
+  }
   return out.empty() ? "nothing" : out;
+}
+
+std::string prefix_of_a_call(const io::NamedTensors& bundle) {
+  const std::string roles[] = {"query", "key", "value", "scaled", "masked", "weights", "output"};
+  std::map<std::string, std::set<std::string>> found;  // prefix → roles
+  for (const auto& [name, tensor] : bundle.tensors) {
+    const std::size_t end = name.find_last_of("./");
+    if (end == std::string::npos) continue;
+    for (const std::string& role : roles) {
+      const std::vector<std::string> names = aliases(role);
+      if (std::ranges::find(names, name.substr(end + 1)) == names.end()) continue;
+      found[name.substr(0, end + 1)].insert(role);
+    }
+  }
+  for (const auto& [prefix, its] : found) {
+    if (its.size() >= 2) return prefix;
+  }
+  return "";
 }
 
 const AnyTensor* Sources::take(const std::string& name) {

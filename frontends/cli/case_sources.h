@@ -56,4 +56,7 @@ class Sources {
   std::vector<std::string> remarks_;
 };
 
+/// What the names of one call's tensors begin with in a file that holds several, "layer3.attn.", or "".
+[[nodiscard]] std::string prefix_of_a_call(const io::NamedTensors& bundle);
+
 }  // namespace attest::cli

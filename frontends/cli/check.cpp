@@ -2,6 +2,7 @@
 // attest check: whether anybody's attention is right, and which mistake gives its numbers if not.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "frontends/cli/check_block.h"
 #include "frontends/cli/check_catalogue.h"
 #include "frontends/cli/check_dump.h"
+#include "frontends/cli/check_packed.h"
 #include "frontends/cli/check_readings.h"
 #include "frontends/cli/check_stages.h"
 #include "frontends/cli/check_verdict.h"
@@ -64,6 +66,9 @@ int check_without_claim(LoadedDump& loaded, const CheckOptions& o) {
     return compare_usual_readings(loaded, progress.function());
   }();
   if (!readings) return fail(in_words_of_options(readings.failure()));
+  if (std::ranges::none_of(*readings, &Reading::reproduces)) {
+    if (const auto heads = heads_that_clear(o.dump, loaded)) note(packed_sentence(*heads));
+  }
   if (!o.html.empty()) {
     const auto shown = std::ranges::find(*readings, true, &Reading::reproduces);
     const Reading& reading = shown == readings->end() ? readings->front() : *shown;
@@ -117,6 +122,7 @@ int check_dump(const CheckOptions& o) {
   }
   auto diagnosis = diagnosed(*loaded, o.most_mistakes.value_or(3));
   if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
+  consider_packed(o.dump, *loaded, *diagnosis);
   if (!o.html.empty()) {
     check::Diagnosis page = *diagnosis;
     page.remarks.insert(page.remarks.end(), loaded->remarks.begin(), loaded->remarks.end());

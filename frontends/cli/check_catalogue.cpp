@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "attest/base/text.h"
@@ -87,14 +88,18 @@ std::string list_of_mistakes() {
   return out;
 }
 
-Result<std::string> explanation_of(const std::string& name) {
+Result<std::string> explanation_of(const std::string& asked) {
+  // As a verdict prints it, a name may be followed by its value: scale.other_constant (0.2).
+  const std::string name = asked.substr(0, asked.find(" ("));
   std::string near, out;
+  std::set<std::string_view> told;  // attention and blocks share names
   const std::string axis = name.substr(0, name.find('.'));
   for (const Mistake* each : all_mistakes()) {
     if (each->name == name) out += one_mistake(*each);
     const bool alike = each->name.find(name) != std::string_view::npos ||
                        each->name.substr(0, each->name.find('.')) == axis;
-    if (alike && !name.empty()) near += sentence(near.empty() ? "" : ", ", each->name);
+    if (!alike || name.empty() || !told.insert(each->name).second) continue;
+    near += sentence(near.empty() ? "" : ", ", each->name);
   }
   if (!out.empty()) return out;
   return Failure{

@@ -52,6 +52,7 @@ class DumpLoader {
       if (auto ok = can_judge(out_.dump, listing_); !ok) return ok.failure();
     }
     out_.claimed = makes_claim(o_);
+    out_.precision_said = !o_.precision.empty();
     return std::move(out_);
   }
 
@@ -122,6 +123,7 @@ class DumpLoader {
     auto chosen = choose_layout(o_, convention_, shapes);
     if (!chosen) return chosen.failure();
     layout_ = *std::move(chosen);
+    out_.packed_heads = layout_.packed_heads;
     if (!layout_.why.empty()) out_.remarks.push_back(layout_.why);
     return {};
   }
@@ -399,6 +401,21 @@ Result<void> keep_prefixed(io::NamedTensors& bundle, const std::string& prefix) 
   return {};
 }
 
+namespace {
+
+/// What a file that lacks the tensors of a call may be instead.
+std::string what_else(const io::NamedTensors& bundle) {
+  if (const std::string prefix = prefix_of_a_call(bundle); !prefix.empty()) {
+    return sentence("; --prefix ", prefix, " takes the call whose names begin so");
+  }
+  const auto weights = std::ranges::count_if(bundle.tensors, [](const auto& entry) {
+    return entry.first.ends_with(".weight") || entry.first.ends_with("_weight");
+  });
+  return weights < 2 ? "" : "; if this is a whole transformer block: --block";
+}
+
+}  // namespace
+
 Result<LoadedDump> load_dump(const DumpOptions& given) {
   DumpOptions options = given;
   io::NamedTensors bundle;
@@ -417,9 +434,16 @@ Result<LoadedDump> load_dump(const DumpOptions& given) {
   if (!options.prefix.empty()) {
     if (auto ok = keep_prefixed(bundle, options.prefix); !ok) return ok.failure();
   }
+  const bool of_probe = carries_claim(bundle);
   if (auto ok = read_claim(bundle, options, remarks); !ok) return ok.failure();
+  const std::string hint = options.prefix.empty() ? what_else(bundle) : "";
   Sources sources(options.inputs, std::move(bundle));
-  return DumpLoader(options, std::move(sources), std::move(remarks)).load();
+  auto loaded = DumpLoader(options, std::move(sources), std::move(remarks)).load();
+  if (loaded) loaded->of_probe = of_probe;
+  if (loaded || loaded.failure().id != "missing-tensor") return loaded;
+  Failure failure = loaded.failure();
+  failure.message += hint;
+  return failure;
 }
 
 }  // namespace attest::cli

@@ -17,9 +17,12 @@ namespace attest::cli {
 struct LoadedDump {
   check::Dump dump;
   std::optional<check::GradientDump> gradients{};
-  bool claimed = false;              ///< whether options or the file say what is meant
-  bool boolean_mask = false;         ///< whether hiding by a boolean mask is part of it
-  std::vector<std::string> remarks;  ///< what was taken for granted
+  bool claimed = false;                      ///< whether options or the file say what is meant
+  bool precision_said = false;               ///< likewise, what it computes in
+  bool of_probe = false;                     ///< the file says so
+  bool boolean_mask = false;                 ///< whether hiding by a boolean mask is part of it
+  std::vector<std::int64_t> packed_heads{};  ///< as ChosenLayout has them
+  std::vector<std::string> remarks;          ///< what was taken for granted
 };
 
 /// Reads the tensors that somebody's attention was given and produced, finds out how they lie, and what

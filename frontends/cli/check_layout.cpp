@@ -92,8 +92,20 @@ ChosenLayout with_heads(const DumpOptions& o, const GivenShapes& g, FileLayout l
   return out;
 }
 
-std::vector<FileLayout> candidates(const DumpOptions& o, const GivenShapes& g) {
-  const Shape& shape = known(g.query) ? g.query : g.value;
+const Shape& inputs_of(const GivenShapes& g) { return known(g.query) ? g.query : g.value; }
+
+/// Whether rank 3 is [B, T, H*D] or [T, B, H*D] to that framework, and never heads apart.
+bool packs_rank_3(const std::optional<Convention>& convention) {
+  if (!convention) return false;
+  return convention->layout == Layout::bt_hd || convention->layout == Layout::lbe ||
+         convention->name.starts_with("onnx-");
+}
+
+std::vector<FileLayout> candidates(const DumpOptions& o,
+                                   const std::optional<Convention>& convention,
+                                   const GivenShapes& g) {
+  const Shape& shape = inputs_of(g);
+  if (shape.size() == 3 && packs_rank_3(convention)) return {FileLayout::packed, FileLayout::lbe};
   if (shape.size() == 4) return {FileLayout::bhtd, FileLayout::bthd};
   const bool heads = o.inputs.heads || g.table.size() == 4;
   if (shape.size() == 2) {
@@ -120,7 +132,7 @@ std::string shapes_text(const GivenShapes& g) {
 /// The layouts that fit, the convention's first.
 std::vector<ChosenLayout> fitting(const DumpOptions& o, const std::optional<Convention>& convention,
                                   const GivenShapes& g) {
-  std::vector<FileLayout> order = candidates(o, g);
+  std::vector<FileLayout> order = candidates(o, convention, g);
   if (convention) {
     const auto preferred = layout_of("", convention);
     const auto found = preferred ? std::ranges::find(order, *preferred) : order.end();
@@ -138,6 +150,23 @@ std::vector<ChosenLayout> fitting(const DumpOptions& o, const std::optional<Conv
 
 namespace {
 
+/// How many heads rows of rank 3 could hold side by side, with two features each at least.
+std::vector<std::int64_t> packed_heads(const GivenShapes& g, FileLayout read_as) {
+  constexpr std::int64_t most = 256;
+  std::vector<std::int64_t> out;
+  const std::int64_t width = inputs_of(g).back();
+  // One head beside nothing is what heads apart are already.
+  const std::int64_t least = read_as == FileLayout::bhtd ? 2 : 1;
+  for (std::int64_t heads = least; heads <= std::min(most, width / 2); ++heads) {
+    DumpOptions packed;
+    packed.inputs.heads = heads;
+    if (width % heads == 0 && fits(g, with_heads(packed, g, FileLayout::packed))) {
+      out.push_back(heads);
+    }
+  }
+  return out;
+}
+
 Result<ChosenLayout> chosen(const DumpOptions& o, const std::optional<Convention>& convention,
                             const GivenShapes& g) {
   if (!o.inputs.layout.empty()) {
@@ -150,8 +179,16 @@ Result<ChosenLayout> chosen(const DumpOptions& o, const std::optional<Convention
     return out;
   }
   if (!known(g.query) && !known(g.value)) return ChosenLayout{};
+  const Shape& shape = inputs_of(g);
+  const bool heads_known = o.inputs.heads || g.table.size() == 4;
+  if (shape.size() == 3 && !heads_known && packs_rank_3(convention)) {
+    return bad("missing-heads",
+               sentence("to ", convention->name, " rank 3 is ",
+                        convention->layout == Layout::lbe ? "[T, B, H*D]" : "[B, T, H*D]",
+                        ", and nothing says how many heads there are: --heads H; or --layout bhtd "
+                        "if it is [H, T, D]"));
+  }
   std::vector<ChosenLayout> open = fitting(o, convention, g);
-  const Shape& shape = known(g.query) ? g.query : g.value;
   if (open.empty()) {
     return bad("bad-layout",
                sentence("in no order of axes do these fit each other: ", shapes_text(g),
@@ -160,11 +197,14 @@ Result<ChosenLayout> chosen(const DumpOptions& o, const std::optional<Convention
   ChosenLayout out = open[0];
   if (shape.size() == 2 && out.layout == FileLayout::bhtd) return out;
   out.why = sentence("layout: ", words_of(out.layout));
-  if (open.size() == 1) out.why += ", the only order in which the shapes fit each other";
+  if (shape.size() == 3 && !heads_known) out.packed_heads = packed_heads(g, out.layout);
+  const bool packed = !out.packed_heads.empty();
+  if (open.size() == 1 && !packed) out.why += ", the only order in which the shapes fit each other";
   for (std::size_t n = 1; n < open.size(); ++n) {
     out.why += sentence(n == 1 ? "; the shapes would fit " : " and ", words_of(open[n].layout));
   }
   if (open.size() > 1) out.why += " too: --layout says otherwise";
+  if (packed) out.why += "; rank 3 could be [B, T, H*D] too: --heads says so";
   return out;
 }
 

@@ -29,6 +29,8 @@ struct ChosenLayout {
   FileLayout layout = FileLayout::bhtd;
   std::int64_t heads = 0, kv_heads = 0;  ///< of packed rows alone
   std::string why{};                     ///< a remark, or nothing where nothing was open
+  /// Rank 3 was read as heads apart, and nothing says that it is: so many could stand side by side.
+  std::vector<std::int64_t> packed_heads{};
 };
 
 /// The layout that the options say; else the only one in which query, key, value and what was produced

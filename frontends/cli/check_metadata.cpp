@@ -76,6 +76,11 @@ Result<void> read_own(io::NamedTensors& bundle, DumpOptions& options,
 
 }  // namespace
 
+bool carries_claim(const io::NamedTensors& bundle) {
+  const auto claim = check::read_claim(bundle);
+  return claim && !check::texts_of(*claim).empty();
+}
+
 Result<void> read_claim(io::NamedTensors& bundle, DumpOptions& options,
                         std::vector<std::string>& remarks) {
   if (auto ok = read_own(bundle, options, remarks); !ok) return ok;

@@ -21,4 +21,7 @@ namespace attest::cli {
 [[nodiscard]] Result<void> read_claim(io::NamedTensors& bundle, DumpOptions& options,
                                       std::vector<std::string>& remarks);
 
+/// Whether the file claims anything in attest's own words, as those of `attest probe` do.
+[[nodiscard]] bool carries_claim(const io::NamedTensors& bundle);
+
 }  // namespace attest::cli

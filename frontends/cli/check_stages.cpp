@@ -142,7 +142,7 @@ Result<void> can_judge(const check::Dump& dump, const std::string& listing) {
         "missing-tensor",
         sentence("nothing that it produced: output is missing, and so are weights, scores and "
                  "log_sum_exp; there is ",
-                 listing, ": name it with --output"));
+                 listing, ": name what it produced with --output"));
   }
   std::size_t numbers = 0;
   bool only_nan = true;

@@ -19,20 +19,24 @@ Exit exit_of(check::Judgement judgement) {
   return Exit::cannot_tell;
 }
 
-Result<check::Diagnosis> diagnosed(const check::Dump& dump, std::int64_t most_mistakes) {
+Result<check::Diagnosis> diagnosed(const LoadedDump& loaded, const check::Dump& dump,
+                                   std::int64_t most_mistakes) {
   CheckProgress progress("check");
-  return check::diagnose(dump, {.progress = progress.function(), .most_mistakes = most_mistakes});
+  return check::diagnose(dump, {.progress = progress.function(),
+                                .most_mistakes = most_mistakes,
+                                .of_probe = loaded.of_probe,
+                                .precision_guessed = !loaded.precision_said});
 }
 
 Result<check::Diagnosis> diagnosed(const LoadedDump& loaded, std::int64_t most_mistakes) {
-  if (!loaded.gradients) return diagnosed(loaded.dump, most_mistakes);
+  if (!loaded.gradients) return diagnosed(loaded, loaded.dump, most_mistakes);
   auto backward = [&] {
     CheckProgress progress("check");
     return check::diagnose_gradients(
         *loaded.gradients, {.progress = progress.function(), .most_mistakes = most_mistakes});
   }();
   if (!backward || loaded.dump.stages.empty()) return backward;
-  auto forward = diagnosed(loaded.dump, most_mistakes);
+  auto forward = diagnosed(loaded, loaded.dump, most_mistakes);
   if (!forward) return forward;
   return joined(*std::move(forward), *std::move(backward));
 }

@@ -30,8 +30,8 @@ class CheckProgress {
   Progress line_;
 };
 
-/// check::diagnose with progress shown.
-[[nodiscard]] Result<check::Diagnosis> diagnosed(const check::Dump& dump,
+/// check::diagnose with progress shown, of that dump or one made of it.
+[[nodiscard]] Result<check::Diagnosis> diagnosed(const LoadedDump& loaded, const check::Dump& dump,
                                                  std::int64_t most_mistakes);
 /// The same of a dump with its gradients, if it has any: one verdict.
 [[nodiscard]] Result<check::Diagnosis> diagnosed(const LoadedDump& loaded,

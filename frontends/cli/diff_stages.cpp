@@ -14,6 +14,7 @@
 #include "frontends/cli/check_readings.h"
 #include "frontends/cli/check_verdict.h"
 #include "frontends/cli/command.h"
+#include "frontends/cli/diff_inputs.h"
 
 namespace attest::cli {
 namespace {
@@ -51,10 +52,11 @@ Result<void> settle_claim(LoadedDump& first, const std::string& path) {
   return {};
 }
 
-std::string text_of(const Differences& stages) {
+std::string text_of(const InputDifferences& inputs, const Differences& stages) {
   std::string out = fmt::format("{}  {}  {}  {}  {}  first that differs\n", left("stage", 11),
                                 right("numbers", 9), right("differ", 9), right("largest", 9),
                                 right("/rounding", 9));
+  out += rows_of(inputs);
   for (const check::TableDifference& each : stages) {
     out += fmt::format("{}  {}  {}  {}  {}", left(std::string(check::name_of(each.stage)), 11),
                        right(std::to_string(each.compared), 9),
@@ -69,9 +71,10 @@ std::string text_of(const Differences& stages) {
   return out;
 }
 
-std::string json_of(const Differences& stages, const check::Dump* judged,
-                    const check::Diagnosis* diagnosis) {
-  std::string out = "{\"attest-diff-stages\":1,\"stages\":[";
+std::string json_of(const InputDifferences& inputs, const Differences& stages,
+                    const check::Dump* judged, const check::Diagnosis* diagnosis) {
+  std::string out =
+      "{\"attest-diff-stages\":1,\"inputs\":" + json_list_of(inputs) + ",\"stages\":[";
   for (const check::TableDifference& each : stages) {
     if (out.back() != '[') out += ',';
     out += "{\"stage\":";
@@ -95,7 +98,9 @@ std::string json_of(const Differences& stages, const check::Dump* judged,
   out += "],\"first_different\":";
   const auto differs = std::ranges::find_if(
       stages, [](const check::TableDifference& each) { return each.different > 0; });
-  if (differs == stages.end()) {
+  if (const check::InputDifference* input = first_different(inputs)) {
+    io::append_json_string(out, input->name);
+  } else if (differs == stages.end()) {
     out += "null";
   } else {
     io::append_json_string(out, check::name_of(differs->stage));
@@ -121,13 +126,14 @@ CLI::Option* add_stages_options(CLI::App& command, StagesOptions& o) {
 }
 
 /// No stage differs: whether that is a match.
-int tell_match(const Differences& stages, bool json) {
+int tell_match(const InputDifferences& inputs, const Differences& stages, bool json) {
   std::int64_t unknown = 0;
   for (const check::TableDifference& each : stages) unknown += each.nan_both;
   const std::string end = unknown == 0
                               ? std::string("match: no stage differs beyond rounding\n")
                               : sentence("cannot tell: ", unknown, " numbers are NaN in both\n");
-  const int written = write_out(json ? json_of(stages, nullptr, nullptr) : text_of(stages) + end);
+  const int written =
+      write_out(json ? json_of(inputs, stages, nullptr, nullptr) : text_of(inputs, stages) + end);
   if (written != Exit::done) return written;
   return unknown == 0 ? Exit::done : Exit::cannot_tell;
 }
@@ -143,18 +149,30 @@ int diff_stages(const std::string& first_path, const std::string& second_path,
   }
   const auto stages = check::compare_stages(first->dump, second->dump);
   if (!stages) return fail(stages.failure());
+  const auto inputs = check::compare_inputs(first->dump.claim, second->dump.claim);
+  if (!inputs) return fail(inputs.failure());
+  if (const check::InputDifference* input = first_different(*inputs)) {
+    const int written = write_out(
+        json ? json_of(*inputs, *stages, nullptr, nullptr)
+             : text_of(*inputs, *stages) +
+                   fmt::format("the inputs differ, {} first: nothing is said of the stages until "
+                               "both are given the same\n",
+                               input->name));
+    return written == Exit::done ? Exit::differs : written;
+  }
   const auto differs = std::ranges::find_if(
       *stages, [](const check::TableDifference& each) { return each.different > 0; });
-  if (differs == stages->end()) return tell_match(*stages, json);
+  if (differs == stages->end()) return tell_match(*inputs, *stages, json);
   const check::Dump judged = check::dump_at_stage(first->dump, second->dump, differs->stage);
-  const auto diagnosis = diagnosed(judged, 3);
+  const auto diagnosis = diagnosed(*first, judged, 3);
   if (!diagnosis) {  // that they differ is known all the same
     note(in_words_of_options(diagnosis.failure()).message);
-    const int told = write_out(json ? json_of(*stages, nullptr, nullptr) : text_of(*stages));
+    const int told =
+        write_out(json ? json_of(*inputs, *stages, nullptr, nullptr) : text_of(*inputs, *stages));
     return told == Exit::done ? Exit::differs : told;
   }
-  const std::string text = json ? json_of(*stages, &judged, &*diagnosis)
-                                : text_of(*stages) +
+  const std::string text = json ? json_of(*inputs, *stages, &judged, &*diagnosis)
+                                : text_of(*inputs, *stages) +
                                       fmt::format(
                                           "first stage that differs: {}\n\nthe second, from the "
                                           "first's tensors before that stage:\n",

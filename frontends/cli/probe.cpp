@@ -235,7 +235,8 @@ std::string told(const check::MeasuredProbe& measured, const Target& target,
                              ", T ", n.T, ", S ", n.S, ", D ", n.D, ", E ", n.E, "\n");
   std::string claim;
   for (const auto& [option, text] : texts_of(probe.words)) {
-    claim += sentence(claim.empty() ? "" : ", ", option, " ", text);
+    claim += sentence(claim.empty() ? "--" : " --", option, option == "alibi" ? "" : " ",
+                      option == "alibi" ? "" : text);
   }
   out += sentence("  claims    ", claim, "\n");
   for (const auto& [name, tensor] : probe.file.tensors) {

@@ -56,6 +56,33 @@ TEST(DiffStages, RoundingIsNoDifference) {
   EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
 }
 
+TEST(DiffStages, InputsThatDifferAreNoMatch) {
+  const AttentionCase call = grouped();
+  const io::NamedTensors first = dump_of(call, output_of(call));
+  io::NamedTensors second = first;
+  AttentionCase other = call;
+  other.key(1, 0, 2, 3) += 0.5;
+  second.tensors[1].second = f32(other.key);
+  const Ended ended = diffed(first, second, {"--causal", "none"});
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "the inputs differ, key first")) << ended.out;
+  EXPECT_TRUE(says(ended.out, "key[1,0,2,3]")) << ended.out;
+  const auto json = io::parse_json(diffed(first, second, {"--causal", "none", "--json"}).out, "o");
+  ASSERT_TRUE(json) << json.failure().message;
+  EXPECT_EQ(*json->find("first_different")->string_if(), "key");
+  EXPECT_EQ(json->find("inputs")->items().size(), 3U);
+  // Other masks are other inputs too.
+  io::NamedTensors masked = first, unmasked = first;
+  Tensor<bool> mask({1, 1, 3, 5});
+  for (bool& each : mask.elements()) each = true;
+  masked.add("mask", mask);
+  mask(0, 0, 1, 2) = false;
+  unmasked.add("mask", mask);
+  const Ended by_mask = diffed(masked, unmasked, {"--causal", "none"});
+  EXPECT_EQ(by_mask.code, 1) << by_mask.out;
+  EXPECT_TRUE(says(by_mask.out, "mask[0,0,1,2]")) << by_mask.out;
+}
+
 TEST(DiffStages, NamesTheFirstStageAndWhatTheSecondDid) {
   const AttentionCase call = grouped();
   const io::NamedTensors first = stages_of(call, Mask::causal_bottom_right());

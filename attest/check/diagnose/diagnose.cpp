@@ -27,6 +27,34 @@ std::int64_t width_of(Stage stage, const lab::AttentionShape& shape) {
   return stage == Stage::output ? shape.E : shape.S;
 }
 
+Failure apart(std::string_view one, std::string_view other, std::string_view axis, std::int64_t a,
+              std::int64_t b) {
+  return {ErrorKind::shape, "shape-mismatch",
+          sentence("[check] ", one, " and ", other, " must have the same ", axis, "; ", one,
+                   " has ", a, ", ", other, " has ", b)};
+}
+
+/// What query, key and value must share.
+Result<void> refuse_inputs(const Claim& claim) {
+  const Tensor<double>&query = claim.call.query, &key = claim.call.key;
+  const Tensor<double>& value = claim.call.value;
+  if (claim.has_query_and_key()) {
+    for (const auto& [axis, name] : {std::pair{0U, "B"}, std::pair{3U, "D"}}) {
+      if (query.extent(axis) != key.extent(axis)) {
+        return apart("query", "key", name, query.extent(axis), key.extent(axis));
+      }
+    }
+  }
+  if (claim.has_query_and_key() && claim.has_value()) {
+    for (const auto& [axis, name] : {std::pair{0U, "B"}, std::pair{1U, "G"}, std::pair{2U, "S"}}) {
+      if (key.extent(axis) != value.extent(axis)) {
+        return apart("key", "value", name, key.extent(axis), value.extent(axis));
+      }
+    }
+  }
+  return {};
+}
+
 /// The claim's shape, from its tensors where it does not say.
 Result<lab::AttentionShape> shape_of(const Dump& dump) {
   lab::AttentionShape shape = dump.claim.shape;
@@ -52,6 +80,7 @@ Result<lab::AttentionShape> shape_of(const Dump& dump) {
     shape.S = call.value.extent(2);
     shape.E = call.value.extent(3);
   }
+  if (auto ok = refuse_inputs(dump.claim); !ok) return ok.failure();
   for (const Observed& table : dump.stages) {
     if (table.values.rank() < 3) continue;
     if (shape.B == 0) shape.B = table.values.extent(0);
@@ -77,6 +106,13 @@ Result<void> refuse(const Dump& dump) {
                             ", and nothing before ", name_of(first), " is given: ", stages_wanted));
   }
   const lab::AttentionShape& shape = claim.shape;
+  const bool scaled_later =
+      first == Stage::dot && dump.stages.back().stage > Stage::dot && !claim.call.scale;
+  if (!claim.has_query_and_key() && scaled_later && shape.D == 0) {
+    return missing(
+        "the scale is not known: it is 1/sqrt(D), and without query and key nothing says D; "
+        "--scale says it");
+  }
   const std::int64_t rows = shape.B * shape.H * shape.T;
   for (std::size_t n = 0; n < dump.stages.size(); ++n) {
     const Observed& table = dump.stages[n];
@@ -146,6 +182,29 @@ void remark_on_input(const Dump& dump, const Judged& judged, Diagnosis& out) {
   }
 }
 
+/// Numbers that f64 holds may have been made in f32, or written with a few digits.
+void consider_f32(const Dump& dump, bool guessed, ThreadPool& pool, Diagnosis& out) {
+  if (out.judgement != Judgement::wrong_unexplained) return;
+  if (dump.claim.precision != Precision::f64) return;
+  Dump coarser = dump;
+  coarser.claim.precision = Precision::f32;
+  for (Observed& table : coarser.stages) {
+    if (table.dtype == DType::f64) table.dtype = DType::f32;
+  }
+  const Noise noise(coarser);
+  const std::optional<Judged> judged = judge(coarser, {}, noise, NaNs::as_claimed, pool);
+  if (!judged || !judged->possible()) return;
+  const std::string within =
+      "every number is within what rounding to f32 can do: --precision f32 claims it";
+  if (!guessed) {
+    out.remarks.insert(out.remarks.begin(), within);
+    return;
+  }
+  out.judgement = Judgement::undecided;
+  out.nearest.clear();
+  out.would_decide = {within};
+}
+
 Result<Diagnosis> run(const Dump& dump, const DiagnoseOptions& options,
                       std::vector<std::string> remarks, bool first_try) {
   ThreadPool pool;
@@ -189,6 +248,7 @@ Result<Diagnosis> run(const Dump& dump, const DiagnoseOptions& options,
   }
   const Evidence evidence{dump, noise, *judged, links, staged->wrong_link};
   give_verdict(evidence, options, pool, out);
+  consider_f32(dump, options.precision_guessed, pool, out);
   return out;
 }
 

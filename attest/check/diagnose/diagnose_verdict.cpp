@@ -17,6 +17,9 @@ constexpr double far_better = 2;  // times nearer than the claim
 constexpr int most_rounds = 4;    // of a search that a row outside the samples contradicted
 constexpr std::size_t most_confirmed = 6;
 constexpr std::size_t most_shown = 4;
+constexpr std::size_t labels_shown = 90;  // characters: two lines with what is said of them
+/// What comes nearest is told if it leaves so small a part of the difference, or so little of rounding.
+constexpr double worth_telling = 4;
 
 std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -41,15 +44,6 @@ bool only_harmless(const Candidate& candidate) {
   return std::ranges::all_of(candidate.mistakes, [](const Made& made) {
     return made.mistake->kind == MistakeKind::harmless;
   });
-}
-
-std::string listed(const std::vector<std::string>& names, std::size_t most) {
-  std::string out;
-  for (std::size_t n = 0; n < std::min(most, names.size()); ++n) {
-    out += (n == 0 ? "" : ", ") + names[n];
-  }
-  if (names.size() > most) out += sentence(" and ", names.size() - most, " more");
-  return out;
 }
 
 /// What was found on one dump, whole or a link.
@@ -198,7 +192,8 @@ Explanation explanation_of(const Claim& claim, const Candidate& candidate, doubl
 }
 
 /// What of the catalogue this input cannot tell from a right dump.
-void remark_on_coincidences(const Evidence& evidence, ThreadPool& pool, Diagnosis& out) {
+void remark_on_coincidences(const Evidence& evidence, bool of_probe, ThreadPool& pool,
+                            Diagnosis& out) {
   const Samples samples = choose_samples(evidence.dump, evidence.claim, evidence.noise);
   std::vector<Candidate> singles = single_mistakes(evidence.dump);
   out.tried += static_cast<std::int64_t>(singles.size());
@@ -210,19 +205,29 @@ void remark_on_coincidences(const Evidence& evidence, ThreadPool& pool, Diagnosi
     return !candidate.fit.fits() || only_harmless(candidate);
   });
   if (singles.empty()) return;
-  std::vector<std::string> same, near;
+  std::vector<Candidate> same;
+  std::vector<std::string> near;
   for (const Rival& rival : rivals_of(evidence.dump, samples, {}, singles, pool)) {
-    const bool rounding = only_rounding(rival.candidate);
-    if (rival.same && !rounding) same.push_back(rival.candidate.label());
+    if (rival.same && !only_rounding(rival.candidate)) same.push_back(rival.candidate);
     if (!rival.same && rival.apart < cannot_tell) near.push_back(rival.candidate.label());
   }
-  if (!same.empty()) {
-    out.remarks.push_back(sentence("on this input these mistakes would give the same numbers: ",
-                                   listed(same, 12), "; `attest probe` tells them apart"));
+  const std::vector<bool> always = same_on_any_input(evidence.dump, samples, {}, same, pool);
+  std::vector<std::string> here, anywhere;
+  for (std::size_t n = 0; n < same.size(); ++n) {
+    (always[n] ? anywhere : here).push_back(same[n].label());
+  }
+  if (!here.empty()) {
+    out.remarks.push_back(sentence("the same numbers would come of ",
+                                   joined_labels(here, labels_shown),
+                                   of_probe ? "" : "; on the input of `attest probe` they differ"));
+  }
+  if (!anywhere.empty()) {
+    out.remarks.push_back(sentence("at these sizes no finite numbers tell from right: ",
+                                   joined_labels(anywhere, labels_shown)));
   }
   if (!near.empty()) {
-    out.remarks.push_back(
-        sentence("this input cannot tell these from rounding: ", listed(near, 12)));
+    out.remarks.push_back(sentence("this input cannot tell these from rounding: ",
+                                   joined_labels(near, labels_shown)));
   }
 }
 
@@ -270,9 +275,23 @@ void add_rivals(const Evidence& evidence, const Dump& dump, const Samples& sampl
     }
   }
   if (!close.empty()) out.judgement = Judgement::undecided;
+  std::vector<Candidate> same;
   for (const Rival& rival : rivals) {
-    if (!rival.same || only_rounding(rival.candidate) || out.would_decide.size() >= 3) continue;
-    out.would_decide.push_back(would_tell(dump, samples, best, rival.candidate));
+    if (rival.same && !only_rounding(rival.candidate)) same.push_back(rival.candidate);
+  }
+  const std::vector<bool> always = same_on_any_input(dump, samples, best, same, pool);
+  std::vector<std::string> anywhere;
+  for (std::size_t n = 0; n < same.size(); ++n) {
+    if (always[n]) {
+      anywhere.push_back(same[n].label());
+    } else if (out.would_decide.size() < 3) {
+      out.would_decide.push_back(would_tell(dump, samples, best, same[n]));
+    }
+  }
+  if (!anywhere.empty()) {
+    out.would_decide.push_back(sentence("other sizes: at these no finite numbers tell ",
+                                        best.label(), " from ",
+                                        joined_labels(anywhere, labels_shown)));
   }
 }
 
@@ -290,6 +309,11 @@ void add_nearest(const Evidence& evidence, const Samples& samples, const Searche
   }
   std::stable_sort(nearest.begin(), nearest.end(), [](const Explanation& a, const Explanation& b) {
     return a.distance < b.distance;
+  });
+  // What leaves most of the difference explains nothing: to name it would mislead.
+  const double of_claim = fit_of(evidence.dump, samples, {}, infinity).distance();
+  std::erase_if(nearest, [&](const Explanation& near) {
+    return !(near.distance <= of_claim / worth_telling || near.distance <= worth_telling);
   });
   if (nearest.size() > 3) nearest.resize(3);
   out.nearest = std::move(nearest);
@@ -346,7 +370,7 @@ void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, Thre
       return;
     }
     out.judgement = Judgement::right;
-    remark_on_coincidences(evidence, pool, out);
+    remark_on_coincidences(evidence, options.of_probe, pool, out);
     return;
   }
   Samples samples = choose_samples(evidence.dump, claim, evidence.noise);

@@ -76,6 +76,8 @@ struct Diagnosis {
 struct DiagnoseOptions {
   std::function<void(std::string_view doing, double fraction)> progress{};
   std::int64_t most_mistakes = 3;  ///< that are combined
+  bool of_probe = false;           ///< the input was made to tell mistakes apart: advise no other
+  bool precision_guessed = false;  ///< nobody says what it computes in: the file holds f64, no more
 };
 
 /// Says whether a dump is what its claim computes, and if not, which mistakes give its numbers.

@@ -8,6 +8,7 @@
 
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "attest/check/diagnose/rivals.h"
 
 namespace attest::check {
 namespace {
@@ -101,7 +102,7 @@ void add_cell(std::string& out, std::string_view head, const Cell& cell) {
   add_paragraph(out, head,
                 sentence(cell.address, " is ", cell.found, ", should be ", cell.expected,
                          " (tolerance ", three_digits(cell.tolerance), ")"));
-  add_paragraph(out, "", cell.sentence);
+  add_paragraph(out, "", "the right number: " + cell.sentence);
 }
 
 void add_cells(std::string& out, const Diagnosis& diagnosis) {
@@ -117,6 +118,43 @@ void add_cells(std::string& out, const Diagnosis& diagnosis) {
   }
 }
 
+/// A constant that was found, and that no mistake of the catalogue has.
+struct ConstantWords {
+  std::string_view begins{}, cause{}, look_for{};
+};
+constexpr ConstantWords constants[] = {
+    {"scale", "The scores are multiplied by a constant of its own.",
+     "where the scale is computed or given: once, from the width of one head"},
+    {"softcap", "The scores are capped at another number.",
+     "the cap that the configuration says, and whether the scores reach it scaled"},
+    {"factor of the exponent",
+     "The scores are multiplied by a factor before the exponential: as if a scale were missing, "
+     "applied twice, or a temperature or another base were in it.",
+     "everything that multiplies the scores between the table given and the softmax"},
+    {"factor of the weights",
+     "The weights are multiplied by a factor after the softmax, so that rows do not sum to 1.",
+     "dropout's 1/(1 - rate) in inference, a second normalisation, an averaging over heads"},
+    {"more keys of score 0",
+     "The denominator of the softmax counts keys that are not there, each with score 0.",
+     "padding of keys to a block: it must be -inf before the softmax"},
+    {"factor of the ALiBi slopes", "The ALiBi slopes are multiplied by a factor.",
+     "the slopes' formula, and whether the scale is applied to the bias too"},
+    {"base of the rotary positions", "The rotary angles have another base.",
+     "rope_theta of the configuration, and a scaling of positions or base"},
+    {"window:", "The window has another width than is claimed.",
+     "how the window is counted: with or without the query's own key"},
+    {"queries stand", "The queries stand at other key positions than is claimed.",
+     "the offset of the first query: the cache's length, and the corner of the causal mask"},
+};
+
+void add_constant(std::string& out, const std::string& constant) {
+  const auto* words = std::ranges::find_if(
+      constants, [&](const ConstantWords& each) { return constant.starts_with(each.begins); });
+  const bool known = words != std::end(constants);
+  add_paragraph(out, "cause", known ? sentence(constant, ": ", words->cause) : constant);
+  if (known) add_paragraph(out, "look for", sentence(words->look_for, "."));
+}
+
 void add_cause(std::string& out, const Explanation& cause) {
   for (const Made& made : cause.mistakes) {
     add_paragraph(out, "cause", sentence(made.label(), ": ", made.mistake->what));
@@ -124,11 +162,13 @@ void add_cause(std::string& out, const Explanation& cause) {
       add_paragraph(out, "look for", made.mistake->look_for);
     }
   }
-  if (!cause.fitted.empty()) add_paragraph(out, "fitted", joined(cause.fitted, "; "));
+  if (cause.mistakes.empty()) {
+    for (const std::string& constant : cause.fitted) add_constant(out, constant);
+  } else if (!cause.fitted.empty()) {
+    add_paragraph(out, "fitted", joined(cause.fitted, "; "));
+  }
   if (!cause.same.empty()) {
-    std::vector<std::string> shown = cause.same;
-    if (shown.size() > 8) shown.resize(8);
-    add_paragraph(out, "or", "the same numbers on this input: " + joined(shown, ", "));
+    add_paragraph(out, "or", "the same numbers on this input: " + joined_labels(cause.same, 110));
   }
 }
 
@@ -150,12 +190,19 @@ void add_confidence(std::string& out, const Diagnosis& diagnosis) {
   add_paragraph(out, "considered", sentence(diagnosis.tried, " recipes", also));
 }
 
-std::string shape_sentence(const Dump& dump) {
+std::string shape_sentence(const Dump& dump, const Diagnosis& diagnosis) {
   const lab::AttentionShape& s = dump.claim.shape;
   std::vector<std::string> stages;
   for (const Observed& table : dump.stages) {
     stages.push_back(sentence(table.name.empty() ? name_of(table.stage) : table.name, " (",
                               name_of(table.dtype), ")"));
+  }
+  // Gradients are judged beside a dump's tables.
+  for (const StageJudgement& judged : diagnosis.stages) {
+    const bool table = std::ranges::any_of(dump.stages, [&](const Observed& each) {
+      return judged.name == (each.name.empty() ? name_of(each.stage) : each.name);
+    });
+    if (!table) stages.push_back(judged.name);
   }
   return sentence(joined(stages, ", "), " against the claim: B ", s.B, ", H ", s.H, ", G ", s.G,
                   ", T ", s.T, ", S ", s.S, ", D ", s.D, ", E ", s.E, ", ",
@@ -165,7 +212,7 @@ std::string shape_sentence(const Dump& dump) {
 }  // namespace
 
 std::string to_text(const Dump& dump, const Diagnosis& diagnosis) {
-  return to_text(shape_sentence(dump), diagnosis);
+  return to_text(shape_sentence(dump, diagnosis), diagnosis);
 }
 
 std::string to_text(const std::string& compared, const Diagnosis& diagnosis) {

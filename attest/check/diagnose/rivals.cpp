@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attest/base/random.h"
 #include "attest/base/text.h"
 
 namespace attest::check {
@@ -139,6 +140,52 @@ std::vector<Rival> rivals_of(const Dump& dump, const Samples& samples, const Can
   return out;
 }
 
+std::vector<bool> same_on_any_input(const Dump& dump, const Samples& samples, const Candidate& best,
+                                    std::span<const Candidate> others, ThreadPool& pool) {
+  std::vector<bool> out(others.size());
+  if (others.empty() || !dump.claim.has_query_and_key()) return out;
+  Dump fresh = dump;
+  Random random(1);
+  AttentionCase& call = fresh.claim.call;
+  for (Tensor<double>* each : {&call.query, &call.key, &call.value}) {
+    for (double& x : each->elements()) x = random.bell();
+  }
+  const std::vector<Rival> rivals = rivals_of(fresh, samples, best, others, pool);
+  for (const Rival& rival : rivals) {
+    for (std::size_t n = 0; n < others.size(); ++n) {
+      if (rival.same && rival.candidate.label() == others[n].label()) out[n] = true;
+    }
+  }
+  return out;
+}
+
+std::string joined_labels(const std::vector<std::string>& labels, std::size_t most_characters) {
+  constexpr std::ptrdiff_t most_values = 3;
+  std::vector<std::pair<std::string, std::string>> names;  // and the values of each
+  for (const std::string& label : labels) {
+    const std::size_t at = label.find(" + ") == std::string::npos ? label.find(" (") : label.npos;
+    const std::string name = label.substr(0, at);
+    const std::string value = at == label.npos ? "" : label.substr(at + 2, label.size() - at - 3);
+    const auto known =
+        std::ranges::find_if(names, [&](const auto& entry) { return entry.first == name; });
+    if (known == names.end()) {
+      names.emplace_back(name, value);
+    } else if (!value.empty() && std::ranges::count(known->second, ',') < most_values) {
+      const bool last = std::ranges::count(known->second, ',') == most_values - 1;
+      known->second += ", " + (last ? "..." : value);
+    }
+  }
+  std::string out;
+  std::size_t shown = 0;
+  for (const auto& [name, values] : names) {
+    const std::string text = values.empty() ? name : sentence(name, " (", values, ")");
+    if (shown > 0 && out.size() + text.size() > most_characters) continue;
+    out += (shown++ == 0 ? "" : ", ") + text;
+  }
+  if (shown < names.size()) out += sentence(" and ", names.size() - shown, " more");
+  return out;
+}
+
 std::string would_tell(const Dump& dump, const Samples& samples, const Candidate& best,
                        const Candidate& other) {
   constexpr std::array later{Stage::weights, Stage::log_sum_exp, Stage::masked, Stage::scaled,
@@ -160,8 +207,8 @@ std::string would_tell(const Dump& dump, const Samples& samples, const Candidate
       }
     }
   }
-  return sentence("another input: on this one nothing that a program could dump differs between ",
-                  best.label(), " and ", other.label(), " enough; `attest probe` makes one");
+  return sentence("another input: here nothing differs enough between ", best.label(), " and ",
+                  other.label());
 }
 
 }  // namespace attest::check

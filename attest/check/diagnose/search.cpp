@@ -338,10 +338,14 @@ SampleFit fit_of(const Dump& dump, const Samples& samples, const Recipe& recipe,
 std::vector<Candidate> single_mistakes(const Dump& dump) {
   const Claim& claim = dump.claim;
   const bool labels = claim.has_query_and_key() || dump.stages.size() > 2;
+  const bool sums = std::ranges::any_of(
+      dump.stages, [](const Observed& table) { return table.stage == Stage::log_sum_exp; });
   constexpr std::array no_value{0.0};
   std::vector<Candidate> out;
   for (const Mistake& mistake : catalogue()) {
-    if (mistake.make == nullptr || (mistake.axis == Axis::label && !labels)) continue;
+    const bool of_sums = sums && mistake.name.starts_with("label.lse_");
+    if (mistake.make == nullptr) continue;
+    if (mistake.axis == Axis::label && !labels && !of_sums) continue;
     std::span<const double> values = mistake.values;
     if (values.empty()) values = no_value;
     for (const double value : values) {

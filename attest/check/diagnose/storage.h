@@ -14,8 +14,9 @@ struct Narrower {
   std::string remark{};
 };
 
-/// The dump as what its numbers show: a table whose numbers all fit f16 or bf16 was stored in that
-/// type once, whatever holds them now; and if the inputs fit it too, the program computed in it.
+/// The dump as what its numbers show: a table whose numbers all fit bf16, f16 or f32 was stored in that
+/// type once, whatever wider one holds them now; and if the inputs fit it too, or it is f32, the
+/// program computed in it.
 /// Nothing if no table shows that.
 [[nodiscard]] std::optional<Narrower> narrower_storage(const Dump& dump);
 

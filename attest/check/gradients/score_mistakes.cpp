@@ -27,8 +27,9 @@ const GradientMistake table[] = {
     {{.name = "gradient.rows_term_missing",
       .axis = Axis::gradient,
       .kind = MistakeKind::wrong,
-      .what = "takes nothing from d_weights before the weights multiply it: the pull of each "
-              "weight on the others through the softmax is lost",
+      .what = "d_scores are weights * d_weights alone: the row's sum of weights * d_weights is not "
+              "subtracted from d_weights first, so the softmax's pull of each weight on the others "
+              "is lost",
       .look_for = "d_scores = P * (dP - delta): delta = rowsum(dO * O) must be subtracted",
       .seen_in = ""},
      [](Recipe& r, const Claim&, double) {

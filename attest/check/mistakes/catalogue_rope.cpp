@@ -313,13 +313,15 @@ constexpr std::array mistakes{
             .make = turns<Turn::none, Turn::none>},
     Mistake{.name = "rope.offset+1_q",
             .axis = Axis::rope,
-            .what = "Query positions are one too high: the cache's length is counted one too many.",
+            .what =
+                "Query positions are one too high, or the keys' one too low: the cache's length is "
+                "counted one too many.",
             .look_for = decode_positions,
             .seen_in = "fla-org/flash-linear-attention#766, skyzh/tiny-llm#46",
             .make = query_shifted<1>},
     Mistake{.name = "rope.offset-1_q",
             .axis = Axis::rope,
-            .what = "Query positions are one too low.",
+            .what = "Query positions are one too low, or the keys' one too high.",
             .look_for = decode_positions,
             .make = query_shifted<-1>},
     Mistake{.name = "rope.offset_missing_q",
