@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attest/base/text.h"
+#include "attest/check/diagnose/storage.h"
 #include "frontends/cli/case_sources.h"
 #include "frontends/cli/check_gradients.h"
 #include "frontends/cli/check_layout.h"
@@ -332,7 +333,23 @@ class DumpLoader {
     auto gradients = place_gradients(std::move(gradients_), out_.dump.claim, layout_, out_.remarks);
     if (!gradients) return gradients.failure();
     out_.gradients = *std::move(gradients);
+    if (out_.gradients && o_.precision.empty()) narrow_gradients(*out_.gradients);
     return {};
+  }
+
+  /// As diagnose does it with the tables of the forward pass: f64 that holds f32 was f32.
+  void narrow_gradients(check::GradientDump& dump) {
+    if (dump.claim.precision != check::Precision::f64 || dump.gradients.empty()) return;
+    check::Dump alike;
+    alike.claim.precision = dump.claim.precision;
+    for (const auto& each : dump.gradients) {
+      alike.stages = {{check::Stage::output, each.values, each.dtype, each.name}};
+      const auto narrower = check::narrower_storage(alike);
+      if (!narrower || narrower->dump.claim.precision == check::Precision::f64) return;
+    }
+    dump.claim.precision = check::Precision::f32;
+    for (auto& each : dump.gradients) each.dtype = DType::f32;
+    out_.remarks.emplace_back("every number of the gradients fits f32: judged as computed in it");
   }
 
   [[nodiscard]] FileLayout output_layout() const {

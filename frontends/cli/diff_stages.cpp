@@ -9,6 +9,7 @@
 
 #include "attest/base/text.h"
 #include "attest/check/diagnose/compare_dumps.h"
+#include "attest/check/diagnose/storage.h"
 #include "attest/io/json.h"
 #include "frontends/cli/check_dump.h"
 #include "frontends/cli/check_readings.h"
@@ -26,6 +27,13 @@ Result<LoadedDump> load(const std::string& path, const StagesOptions& options) {
   of_file.inputs.file = path;
   auto loaded = load_dump(of_file);
   if (!loaded) return loaded.failure();
+  const bool open = !loaded->precision_said;
+  if (open && loaded->dump.claim.precision == check::Precision::f64) {
+    if (auto narrower = check::narrower_storage(loaded->dump)) {
+      loaded->dump = std::move(narrower->dump);
+      loaded->remarks.push_back(std::move(narrower->remark));
+    }
+  }
   for (const std::string& remark : loaded->remarks) note(sentence(path, ": ", remark));
   if (loaded->gradients) {
     for (const auto& [flag, name] : options.dump.inputs.names) {

@@ -56,6 +56,23 @@ TEST(DiffStages, RoundingIsNoDifference) {
   EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
 }
 
+TEST(DiffStages, NumbersOfF32InF64DifferByRoundingAlone) {
+  const AttentionCase call = grouped();
+  const auto wide = [&](double factor) {
+    Tensor<double> output = output_of(call);
+    for (double& x : output.elements()) x = static_cast<float>(x * factor);
+    io::NamedTensors file;
+    file.add("query", AnyTensor::from_f64(call.query, DType::f64));
+    file.add("key", AnyTensor::from_f64(call.key, DType::f64));
+    file.add("value", AnyTensor::from_f64(call.value, DType::f64));
+    file.add("output", AnyTensor::from_f64(output, DType::f64));
+    return file;
+  };
+  const Ended same = diffed(wide(1), wide(1 + 0x1p-23), {"--causal", "none"});
+  EXPECT_EQ(same.code, 0) << same.out << same.err;
+  EXPECT_EQ(diffed(wide(1), wide(1.001), {"--causal", "none"}).code, 1);
+}
+
 TEST(DiffStages, InputsThatDifferAreNoMatch) {
   const AttentionCase call = grouped();
   const io::NamedTensors first = dump_of(call, output_of(call));

@@ -52,6 +52,19 @@ TEST(CheckGradients, JudgesThemBesideTheOutput) {
   EXPECT_EQ(json->find("stages")->items().size(), 4U);
 }
 
+TEST(CheckGradients, NumbersOfF32InAnF64FileAreJudgedAsF32) {
+  const Backward pass;
+  io::NamedTensors wide;
+  for (const auto& [name, tensor] : pass.file().tensors) {
+    wide.add(name, AnyTensor::from_f64(tensor.to_f64(name).value(), DType::f64));
+  }
+  const Ended right = checked(wide, claim);
+  EXPECT_EQ(right.code, 0) << right.out << right.err;
+  EXPECT_TRUE(says(right.err, "of the gradients fits f32")) << right.err;
+  // All that is judged is said to be.
+  EXPECT_TRUE(says(right.out, "output (f64), dq, dk, dv against")) << right.out;
+}
+
 TEST(CheckGradients, JudgesThemAlone) {
   const Backward pass;
   io::NamedTensors file;

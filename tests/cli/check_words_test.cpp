@@ -192,6 +192,19 @@ TEST(CheckWords, MistakesThatNoInputOfTheseSizesTellsAreCalledSo) {
   EXPECT_FALSE(says(ended.out, "attest probe")) << ended.out;
 }
 
+TEST(CheckWords, TwoNamesOfOneThingAtTheseSizesNeedOtherSizes) {
+  AttentionCase call;  // four queries more than keys: top-left is an offset of 4
+  call.query = bell({1, 2, 9, 6}, 1);
+  call.key = bell({1, 2, 5, 6}, 2);
+  call.value = bell({1, 2, 5, 7}, 3);
+  call.mask = Mask::causal_top_left();
+  const Ended ended =
+      checked(dump_of(call, output_of(call)), {"--causal", "bottom-right", "--empty-row", "zero"});
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "other sizes: at these no finite numbers tell")) << ended.out;
+  EXPECT_FALSE(says(ended.out, "another input")) << ended.out;
+}
+
 TEST(CheckWords, AFittedConstantHasACauseAndWhatToLookFor) {
   const Tensor<double> masked = bell({1, 2, 6, 9}, 7);
   Tensor<double> weights(masked.shape());
