@@ -77,11 +77,15 @@ std::string label_of(const Explanation& explanation) {
   return out;
 }
 
-/// Whether the best explanation, or one that is said to give the same numbers, is this.
+/// Whether the best explanation, or one that is said to give the same numbers, is this; or, if nothing is
+/// convicted for that, one that is said to be as near.
 bool names(const Diagnosis& found, const std::string& label) {
-  if (found.judgement != Judgement::wrong_named || found.explanations.empty()) return false;
+  if (found.explanations.empty() || found.judgement < Judgement::wrong_named) return false;
   const Explanation& best = found.explanations.front();
-  return label_of(best) == label || std::count(best.same.begin(), best.same.end(), label) != 0;
+  if (std::count(best.same.begin(), best.same.end(), label) != 0) return true;
+  if (found.judgement == Judgement::wrong_named) return label_of(best) == label;
+  return std::any_of(found.explanations.begin(), found.explanations.end(),
+                     [&](const Explanation& one) { return label_of(one) == label; });
 }
 
 struct Drawn {
@@ -109,11 +113,12 @@ bool said_invisible(const Diagnosis& found, const std::string& label) {
 }
 
 struct Score {
-  std::int64_t all = 0, named = 0, alone = 0, reworded = 0;
+  std::int64_t all = 0, named = 0, alone = 0, reworded = 0, undecided = 0;
   void count(const Diagnosis& found, const std::string& label, std::uint64_t seed) {
     ++all;
     if (names(found, label)) {
       ++named;
+      undecided += found.judgement == Judgement::undecided ? 1 : 0;
       alone += found.explanations.front().same.empty() ? 1 : 0;
       return;
     }
@@ -124,7 +129,7 @@ struct Score {
   }
   void print(const char* what) const {
     std::cout << what << ": " << named << " of " << all << " named, " << alone << " of them alone, "
-              << reworded << " in other words\n";
+              << reworded << " in other words, " << undecided << " as one of several\n";
   }
 };
 

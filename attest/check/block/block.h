@@ -51,11 +51,22 @@ struct BlockTable {
   DType dtype = DType::f32;  ///< that it was stored in
 };
 
+/// What of a config nobody said. Numbers that are another choice's do not convict.
+struct Assumed {
+  bool norm = false;
+  bool placement = false;
+  bool epsilon = false;
+  bool activation = false;
+  bool causal = false;
+  bool packing = false;  ///< how one matrix holds query, key and value
+};
+
 /// A block that somebody computed: what went in, what it is said to be, and any of its tables.
 ///
 /// A weight that no compared table needs may be absent; a bias or gain that is absent is none.
 struct BlockDump {
   BlockConfig config{};
+  Assumed assumed{};
   BlockWeights<double> weights{};  ///< input × output
   Tensor<double> x{};              ///< [B·T, C]; may be absent if a later table is given
   std::int64_t sequences = 1;      ///< B
@@ -74,7 +85,9 @@ struct BlockDump {
 /// Formula       each table is judged from those before it that the dump has, by the exact tier's own
 ///               layers; the last one also from x alone. What can fail first is named first.
 ///               A mistake explains a dump if every table recomputed with it, from the same tables before,
-///               is within the noise of the claimed precision.
+///               is within the noise of the claimed precision. Where other choices for what was assumed
+///               explain it, nothing is convicted: undecided, and `unsaid` says what to say. Undecided too
+///               if another explanation is nearer than three times what is left.
 /// Shapes        as BlockStage says.
 /// Edge cases    NaN patterns are compared before numbers. A weight that is not given makes the tables that
 ///               need it unjudged, which is said.

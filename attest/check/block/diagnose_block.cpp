@@ -95,6 +95,7 @@ Trial trial_of(const BlockDump& dump, const std::vector<BlockStage>& stages) {
   trial.config = dump.config;
   trial.claim = claimed(dump.config);
   trial.candidates = candidates_of(dump.config);
+  trial.readings = other_readings(dump);
   trial.unit = rounding_of(dump.precision).store;
   trial.zones = zones_of(dump);
   const BlockConfig& c = dump.config;
@@ -186,6 +187,9 @@ Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& o
   using namespace block;
   if (auto ok = check_dump(dump); !ok) return ok.failure();
   Diagnosis out;
+  if (std::string assumed = assumed_text(dump); !assumed.empty()) {
+    out.remarks.push_back(std::move(assumed));
+  }
   out.tolerance = tolerance_text(dump.precision, zones_of(dump));
   Program program(dump, claimed(dump.config), Reach::links, Noise::with);
   const std::vector<BlockStage> stages = judgeable(dump, program, out);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "attest/base/text.h"
+#include "attest/check/diagnose/rivals.h"
 
 namespace attest::check::block {
 namespace {
@@ -126,6 +127,13 @@ void conclude(const Trial& trial, const std::vector<Fit>& fits, const DiagnoseOp
     out.explanations.push_back(std::move(claim));
     return;
   }
+  const std::vector<Reading> readings = fitting(trial, options, out.tried);
+  if (!readings.empty()) {
+    out.judgement = Judgement::undecided;
+    out.unsaid = unsaid(readings);
+    out.would_decide.push_back(out.unsaid);
+    return;
+  }
   DiagnoseOptions limited = options;
   if (!beyond) limited.most_mistakes = 1;  // within the tolerance only a clear name convicts
   Found found = search(trial, limited);
@@ -138,7 +146,12 @@ void conclude(const Trial& trial, const std::vector<Fit>& fits, const DiagnoseOp
   }
   out.judgement = Judgement::wrong_named;
   out.explanations = std::move(found.explanations);
-  out.margin = out.explanations.size() > 1 ? out.explanations[1].distance : farthest;
+  out.margin = out.explanations.size() > 1 ? out.explanations[1].apart : farthest;
+  if (out.explanations.size() > 1 && out.margin < cannot_tell) {
+    out.judgement = Judgement::undecided;
+    out.would_decide.emplace_back(
+        "a dump in a wider number type, with more of the block's tables, or with larger inputs");
+  }
   if (out.first_wrong_stage.empty()) {
     for (std::size_t n = 0; n < fits.size(); ++n) {
       if (fits[n].distance <= Fit::good_distance) continue;

@@ -71,6 +71,12 @@ class Searcher {
 
   std::int64_t tried = 0;
 
+  void report(std::string_view doing, std::size_t done, std::size_t all) const {
+    if (options_.progress) {
+      options_.progress(doing, static_cast<double>(done) / static_cast<double>(all));
+    }
+  }
+
   /// Every mistake alone; those that change no number of this dump only if they are wanted.
   enum class Unseen { left_out, kept };
   std::vector<Outcome> singles(Unseen unseen) {
@@ -119,29 +125,9 @@ class Searcher {
     return out;
   }
 
-  [[nodiscard]] const Outcome& claim() const { return claim_; }
-
- private:
-  void report(std::string_view doing, std::size_t done, std::size_t all) const {
-    if (options_.progress) {
-      options_.progress(doing, static_cast<double>(done) / static_cast<double>(all));
-    }
-  }
-
-  bool make(const Choice& choice, BlockRecipe& recipe) const {
-    recipe = trial_.claim;
-    for (const std::size_t c : choice) {
-      const Candidate& candidate = trial_.candidates[c];
-      if (!candidate.mistake->make(recipe, trial_.config, candidate.value)) return false;
-    }
-    return true;
-  }
-
   /// Every link, with noise where it is near.
-  Outcome whole(Choice choice) {
+  Outcome measure(const BlockRecipe& recipe) {
     Outcome out;
-    BlockRecipe recipe;
-    if (!make(choice, recipe)) return out;
     ++tried;
     const Recompute quick = trial_.start(recipe, Noise::without);
     Recompute careful;
@@ -161,7 +147,57 @@ class Searcher {
       if (!careful) careful = trial_.start(recipe, Noise::with);
       out.fits.push_back(fit_of(trial_.links[l].found, careful(l), trial_.zones));
     }
-    out.choice = std::move(choice);
+    return out;
+  }
+
+  /// How far the numbers of one outcome are from another's: root mean squares, in the table where it is most.
+  struct Apart {
+    double noise = 0;  ///< over noise
+    double left = 0;   ///< over what is left of the first
+  };
+  Apart between(const Outcome& first, const Outcome& second) {
+    BlockRecipe one, other;
+    if (!make(first.choice, one) || !make(second.choice, other)) return {infinity, infinity};
+    const Recompute near = trial_.start(one, Noise::with);
+    const Recompute far = trial_.start(other, Noise::without);
+    Apart out;
+    for (std::size_t l = 0; l < trial_.links.size(); ++l) {
+      const double noise = root_mean_square(near(l), far(l));
+      out.noise = std::max(out.noise, noise);
+      out.left = std::max(out.left, noise / std::max(first.fits[l].distance, 1e-3));
+    }
+    return out;
+  }
+
+ private:
+  bool make(const Choice& choice, BlockRecipe& recipe) const {
+    recipe = trial_.claim;
+    for (const std::size_t c : choice) {
+      const Candidate& candidate = trial_.candidates[c];
+      if (!candidate.mistake->make(recipe, trial_.config, candidate.value)) return false;
+    }
+    return true;
+  }
+
+  /// Of (y − x) over the noise of x.
+  [[nodiscard]] double root_mean_square(const Numbers& x, const Numbers& y) const {
+    if (x.value.size() != y.value.size()) return infinity;
+    double squares = 0;
+    for (std::size_t n = 0; n < x.value.size(); ++n) {
+      const double d = std::fabs(x.value[n] - y.value[n]);
+      if (d == 0 || (x.value[n] != x.value[n] && y.value[n] != y.value[n])) continue;
+      const double noise = x.deviation_at(n) * trial_.zones.safety;
+      const double share = d < infinity && noise > 0 ? std::min(d / noise, 1e6) : 1e6;
+      squares += share * share;
+    }
+    return x.value.empty() ? 0 : std::sqrt(squares / static_cast<double>(x.value.size()));
+  }
+
+  Outcome whole(Choice choice) {
+    BlockRecipe recipe;
+    if (!make(choice, recipe)) return {};
+    Outcome out = measure(recipe);
+    if (!out.fits.empty()) out.choice = std::move(choice);
     return out;
   }
 
@@ -218,23 +254,30 @@ std::string label_of(const Trial& trial, const Outcome& outcome) {
   return out;
 }
 
-/// The best first; those that fit as well are its `same`.
-std::vector<Explanation> ranked(const Trial& trial, std::vector<Outcome> outcomes) {
+/// The best first, then the others as near as they are to it. Numbers that differ by less than a tenth of
+/// their noise are the same.
+std::vector<Explanation> ranked(const Trial& trial, Searcher& searcher,
+                                std::vector<Outcome> outcomes) {
+  constexpr double same_numbers = 0.1;
+  constexpr std::size_t most_compared = 64, most_shown = 8;
+  if (outcomes.empty()) return {};
   std::stable_sort(outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
     return a.distance() < b.distance() * (1 - 1e-9);
   });
-  std::vector<Explanation> out;
-  double first = 0;
-  for (const Outcome& outcome : outcomes) {
-    const double distance = outcome.distance();
-    if (!out.empty() && distance <= 1.25 * first + 0.1) {
-      out.front().same.push_back(label_of(trial, outcome));
+  if (outcomes.size() > most_compared) outcomes.resize(most_compared);
+  std::vector<Explanation> out{explanation_of(trial, outcomes.front())};
+  for (std::size_t n = 1; n < outcomes.size(); ++n) {
+    const Searcher::Apart apart = searcher.between(outcomes.front(), outcomes[n]);
+    if (apart.noise <= same_numbers) {
+      out.front().same.push_back(label_of(trial, outcomes[n]));
       continue;
     }
-    if (out.empty()) first = distance;
-    out.push_back(explanation_of(trial, outcome));
-    if (out.size() == 8) break;
+    out.push_back(explanation_of(trial, outcomes[n]));
+    out.back().apart = apart.left;
   }
+  std::stable_sort(out.begin() + 1, out.end(),
+                   [](const Explanation& a, const Explanation& b) { return a.apart < b.apart; });
+  if (out.size() > most_shown) out.resize(most_shown);
   return out;
 }
 
@@ -274,7 +317,29 @@ Found search(const Trial& trial, const DiagnoseOptions& options) {
   if (good.empty() && options.most_mistakes >= 2) good = searcher.pairs(singles, best);
   if (good.empty() && options.most_mistakes >= 3) good = searcher.extend(best, singles);
   out.tried = searcher.tried;
-  out.explanations = ranked(trial, std::move(good));
+  out.explanations = ranked(trial, searcher, std::move(good));
+  return out;
+}
+
+std::vector<Reading> fitting(const Trial& trial, const DiagnoseOptions& options,
+                             std::int64_t& tried) {
+  if (trial.readings.empty()) return {};
+  Searcher searcher(trial, options);
+  std::vector<std::pair<double, const Reading*>> good;
+  for (const Reading& reading : trial.readings) {
+    searcher.report("what was assumed", static_cast<std::size_t>(searcher.tried),
+                    trial.readings.size());
+    if (!good.empty() && reading.choices.size() > good.front().second->choices.size()) break;
+    const Outcome outcome = searcher.measure(reading.recipe);
+    if (!outcome.fits.empty() && outcome.explains()) {
+      good.emplace_back(outcome.distance(), &reading);
+    }
+  }
+  tried += searcher.tried;
+  std::stable_sort(good.begin(), good.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Reading> out;
+  for (const auto& one : good) out.push_back(*one.second);
   return out;
 }
 

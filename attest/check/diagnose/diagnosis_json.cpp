@@ -112,6 +112,7 @@ void append_findings(std::string& out, const Diagnosis& diagnosis) {
   out += "]";
   append_text(out, "first_wrong_stage", diagnosis.first_wrong_stage);
   append_texts(out, "where", diagnosis.where);
+  append_text(out, "unsaid", diagnosis.unsaid);
   append_explanations(out, "explanations", diagnosis.explanations);
   append_explanations(out, "nearest", diagnosis.nearest);
   append_number(out, "margin", diagnosis.margin);

@@ -73,6 +73,7 @@ std::string headline(const Diagnosis& diagnosis) {
     case Judgement::wrong_unexplained:
       return "WRONG: and no known mistake gives these numbers";
     case Judgement::undecided:
+      if (!diagnosis.unsaid.empty()) return "CANNOT TELL: " + diagnosis.unsaid;
       return diagnosis.explanations.empty()
                  ? "CANNOT TELL from this input"
                  : "WRONG: but this input cannot tell which of several mistakes it is";
