@@ -127,6 +127,16 @@ check::BlockFileOptions options_of(const DumpOptions& o, const BlockOptions& b) 
   return out;
 }
 
+/// "ROLE=TENSOR: …" with every role.
+std::string roles_text() {
+  std::string known;
+  for (const std::string& role : check::block_roles()) {
+    known += sentence(known.empty() ? "" : ", ", role);
+  }
+  return sentence("ROLE=TENSOR: query_weight=q.w, x=hidden, ffn.up=h; may be repeated. Roles: ",
+                  known);
+}
+
 }  // namespace
 
 void add_block_options(CLI::App& command, BlockOptions& o) {
@@ -156,7 +166,7 @@ void add_block_options(CLI::App& command, BlockOptions& o) {
                   o.names[pair.substr(0, at)] = pair.substr(at + 1);
                 }
               },
-              "ROLE=TENSOR: query_weight=q.w, x=hidden, ffn.up=h; may be repeated")
+              roles_text())
           ->allow_extra_args(false)};
   for (CLI::Option* option : options) option->needs(block)->group(group);
 }

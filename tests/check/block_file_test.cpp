@@ -5,6 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/check/block_plain.h"
 
@@ -175,10 +180,137 @@ TEST(BlockFile, ReadsAGpt2LayerWithPackedProjections) {
   const Diagnosis right = diagnose_block(read.dump).value();
   EXPECT_EQ(right.judgement, Judgement::right);
 
-  // The activation that is assumed without an option is another one, and is named.
+  // The activation that is assumed without an option is another one: nobody claimed it.
   const Diagnosis found = diagnose_block(read_block(file, {}).value().dump).value();
+  EXPECT_EQ(found.judgement, Judgement::undecided);
+  EXPECT_EQ(
+      found.unsaid,
+      "you did not say the activation; these numbers are gelu-tanh: add --activation gelu-tanh");
+}
+
+/// A block in our own names, with these tables.
+io::NamedTensors own_file(const Block& block, const test::Mistakes& mistakes,
+                          const std::set<std::string>& tables) {
+  const BlockDump dump = test::dump_of(block.config, block.weights, block.x, mistakes, tables);
+  io::NamedTensors file;
+  file.add("x", narrow(dump.x));
+  for (const lab::BlockParameter& parameter : lab::block_parameters(block.config)) {
+    if (parameter.need == lab::Need::unused) continue;
+    file.add(parameter.name, narrow(block.weights.*parameter.tensor));
+  }
+  for (const auto& [stage, table] : dump.stages) {
+    file.add(std::string(name_of(stage)), narrow(table.values));
+  }
+  return file;
+}
+
+TEST(BlockFile, WhatNobodySaidDoesNotConvict) {
+  BlockConfig assumed = gpt2_config();
+  assumed.activation = Activation::gelu_erf;
+  assumed.placement = NormPlacement::pre;
+  const std::pair<const char*, std::function<void(BlockConfig&)>> others[] = {
+      {"", [](BlockConfig&) {}},
+      {"--activation relu", [](BlockConfig& c) { c.activation = Activation::relu; }},
+      {"--activation gelu-tanh", [](BlockConfig& c) { c.activation = Activation::gelu_tanh; }},
+      {"--placement post", [](BlockConfig& c) { c.placement = NormPlacement::post; }},
+      {"--causal none", [](BlockConfig& c) { c.causal = false; }},
+      {"--epsilon 0.001", [](BlockConfig& c) { c.epsilon = 1e-3; }},
+      {"--activation relu --placement post --causal none --epsilon 0.001", [](BlockConfig& c) {
+         c.activation = Activation::relu;
+         c.placement = NormPlacement::post;
+         c.causal = false;
+         c.epsilon = 1e-3;
+       }}};
+  for (const auto& [flags, change] : others) {
+    BlockConfig config = assumed;
+    change(config);
+    const Block block(config, 5);
+    const BlockFileOptions options{.heads = 3};
+    const auto judged = [&](const test::Mistakes& mistakes) {
+      const io::NamedTensors file = own_file(block, mistakes, {"residual1", "output"});
+      return diagnose_block(read_block(file, options).value().dump).value();
+    };
+    const Diagnosis found = judged({});
+    const std::string say(flags);
+    EXPECT_EQ(found.judgement, say.empty() ? Judgement::right : Judgement::undecided) << say;
+    EXPECT_TRUE(say.empty() || found.unsaid.ends_with("add " + say)) << found.unsaid;
+    ASSERT_FALSE(found.remarks.empty());
+    EXPECT_TRUE(found.remarks[0].starts_with("assumed, for nobody said it: --activation gelu"));
+    // What no choice makes right is wrong all the same.
+    const Judgement wrong = judged({{"block.residual1_missing", 0}}).judgement;
+    EXPECT_TRUE(wrong == Judgement::wrong_named || wrong == Judgement::wrong_unexplained) << say;
+  }
+  // Said, it convicts.
+  BlockConfig relu = assumed;
+  relu.activation = Activation::relu;
+  const io::NamedTensors file = own_file(Block(relu, 5), {}, {"output"});
+  const BlockFileOptions said{.heads = 3, .activation = Activation::gelu_erf};
+  const Diagnosis found = diagnose_block(read_block(file, said).value().dump).value();
   ASSERT_EQ(found.judgement, Judgement::wrong_named);
-  EXPECT_EQ(found.explanations[0].mistakes[0].mistake->name, "ffn.gelu_tanh");
+  EXPECT_EQ(found.explanations[0].mistakes[0].mistake->name, "ffn.relu");
+}
+
+TEST(BlockFile, APackingThatNobodySaidDoesNotConvict) {
+  BlockConfig config = gpt2_config();
+  const Block block(config, 6);
+  for (const char* mistake : {"qkv.blocked_read_by_head", "qkv.blocked_read_interleaved"}) {
+    io::NamedTensors file = own_file(block, {{mistake, 0}}, {"output"});
+    const BlockWeights<double>& w = block.weights;
+    io::NamedTensors packed;
+    for (const auto& [name, tensor] : file.tensors) {
+      const bool part =
+          name.starts_with("query_") || name.starts_with("key_") || name.starts_with("value_");
+      if (!part) packed.add(name, tensor);
+    }
+    packed.add("qkv_weight", side_by_side(w.query_weight, w.key_weight, w.value_weight));
+    packed.add("qkv_bias", side_by_side(w.query_bias, w.key_bias, w.value_bias));
+    const BlockFileOptions options{.heads = 3, .activation = config.activation};
+    const Diagnosis found = diagnose_block(read_block(packed, options).value().dump).value();
+    EXPECT_EQ(found.judgement, Judgement::undecided) << mistake;
+    EXPECT_NE(found.unsaid.find("how query, key and value are packed"), std::string::npos);
+    const BlockFile apart = read_block(file, options).value();
+    EXPECT_EQ(diagnose_block(apart.dump).value().judgement, Judgement::wrong_named) << mistake;
+  }
+}
+
+TEST(BlockFile, ReadsAPackedTable) {
+  const Block block(gpt2_config(), 7);
+  const BlockFileOptions options{.heads = 3, .activation = block.config.activation};
+  const BlockDump dump = test::dump_of(block.config, block.weights, block.x, {});
+  const auto& s = dump.stages;
+  const auto side = side_by_side(s.at(BlockStage::query).values, s.at(BlockStage::key).values,
+                                 s.at(BlockStage::value).values);
+  io::NamedTensors file = own_file(block, {}, {"output"});
+  file.add("qkv", side);
+  BlockFile read = read_block(file, options).value();
+  EXPECT_EQ(read.dump.stages.size(), 4U);
+  EXPECT_EQ(diagnose_block(read.dump).value().judgement, Judgement::right);
+
+  read.dump.stages.at(BlockStage::key).values(2, 3) += 0.1;
+  EXPECT_EQ(diagnose_block(read.dump).value().first_wrong_stage, "projection.key");
+
+  io::NamedTensors narrower = own_file(block, {}, {"output"});
+  narrower.add("qkv", narrow(s.at(BlockStage::query).values));
+  read = read_block(narrower, options).value();
+  EXPECT_EQ(read.dump.stages.size(), 1U);
+  EXPECT_TRUE(said(read, "qkv is not used: query, key and value side by side would be [9, "));
+}
+
+TEST(BlockFile, SaysWhatWasAssumedFirstAndNamesOnce) {
+  const BlockFile read = read_block(llama_file(llama_block(1), {}), {.heads = 4}).value();
+  bool assumptions = true;
+  std::int64_t count = 0, names = 0;
+  for (const std::string& text : read.said) {
+    const bool is_assumed = text.starts_with("assumed: ");
+    EXPECT_TRUE(assumptions || !is_assumed) << text;
+    EXPECT_TRUE(!is_assumed || text.find("--") != std::string::npos) << text;
+    assumptions = is_assumed;
+    count += is_assumed ? 1 : 0;
+    names += text.find("mlp.up_proj.weight is up_weight") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(count, 6);  // norm, placement, epsilon, activation, causal, rope
+  EXPECT_EQ(names, 1);
+  EXPECT_TRUE(read.said.back().starts_with("names: "));
 }
 
 TEST(BlockFile, ReadsOurOwnNamesAndMappedOnes) {
@@ -212,6 +344,7 @@ TEST(BlockFile, RefusesWhatItWouldHaveToGuessSilently) {
   EXPECT_EQ(id(right, {}), "missing-option") << "the number of heads";
   EXPECT_EQ(id(right, {.heads = 5}), "bad-option");
   EXPECT_EQ(id(right, {.names = {{"x", "nowhere"}}, .heads = 4}), "missing-tensor");
+  EXPECT_EQ(id(right, {.names = {{"foo", "output"}}, .heads = 4}), "unknown-role");
 
   io::NamedTensors two = right;
   two.add("model.layers.8.mlp.up_proj.weight", Tensor<float>({17, 12}));

@@ -63,6 +63,31 @@ TEST(CheckBlock, ClearsARightBlockAndNamesAWrongOne) {
   EXPECT_TRUE(says(wrong.out, "residual")) << wrong.out;
 }
 
+TEST(CheckBlock, SaysWhatWasNotSaid) {
+  const std::vector<std::string> little{"--block", "--heads", "3", "--weights-are", "input-output"};
+  const Ended right = checked(block_file({}), little);
+  EXPECT_EQ(right.code, 3) << right.out << right.err;
+  EXPECT_TRUE(
+      says(right.out, "CANNOT TELL: you did not say the activation; these numbers are relu"))
+      << right.out;
+  EXPECT_TRUE(says(right.out, "--activation relu")) << right.out;
+  EXPECT_TRUE(says(right.err, "assumed: the activation is GELU")) << right.err;
+  std::vector<std::string> said = little;
+  said.insert(said.end(), {"--activation", "relu"});
+  EXPECT_EQ(checked(block_file({}), said).code, 0);
+  const Ended wrong = checked(block_file({{"block.residual1_missing", 0}}), said);
+  EXPECT_EQ(wrong.code, 1) << wrong.out;
+}
+
+TEST(CheckBlock, ListsTheRolesThatThereAre) {
+  const Ended ended = checked(block_file({}), with({"--name", "foo=x"}));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_TRUE(says(ended.err, "there is no role foo")) << ended.err;
+  EXPECT_TRUE(says(ended.err, "query_weight, ")) << ended.err;
+  EXPECT_TRUE(says(ended.err, "projection.qkv")) << ended.err;
+  EXPECT_TRUE(says(run_attest({"check", "--help"}).out, "projection.qkv"));
+}
+
 TEST(CheckBlock, RefusesWhatOnlyAttentionHas) {
   const io::NamedTensors file = block_file({});
   for (const std::vector<std::string>& other : {std::vector<std::string>{"--window", "1,0"},

@@ -7,6 +7,7 @@
 
 #include "attest/base/shape.h"
 #include "attest/base/text.h"
+#include "attest/check/block/block_layout.h"
 #include "attest/check/block/block_names.h"
 #include "attest/check/block/program.h"
 #include "attest/lab/block.h"
@@ -39,6 +40,7 @@ class Reader {
       : tensors_(tensors), options_(options) {}
 
   Result<BlockFile> read() {
+    if (auto ok = check_roles(); !ok) return ok.failure();
     if (auto ok = name_tensors(); !ok) return ok.failure();
     if (auto ok = find_width(); !ok) return ok.failure();
     if (auto ok = find_order(); !ok) return ok.failure();
@@ -46,6 +48,8 @@ class Reader {
     if (auto ok = find_heads(); !ok) return ok.failure();
     settle_config();
     if (auto ok = read_tables(); !ok) return ok.failure();
+    out_.said.insert(out_.said.begin(), assumed_.begin(), assumed_.end());
+    if (!taken_.empty()) say("names: ", taken_);
     return std::move(out_);
   }
 
@@ -53,6 +57,24 @@ class Reader {
   template <class... Parts>
   void say(const Parts&... parts) {
     out_.said.push_back(sentence(parts...));
+  }
+
+  /// What neither a tensor nor an option shows, and the option that would.
+  template <class... Parts>
+  void assume(const Parts&... parts) {
+    assumed_.push_back("assumed: " + sentence(parts...));
+  }
+
+  Result<void> check_roles() const {
+    const std::vector<std::string> roles = block_roles();
+    for (const auto& [role, name] : options_.names) {
+      if (std::count(roles.begin(), roles.end(), role) != 0) continue;
+      std::string known;
+      for (const std::string& one : roles) known += sentence(known.empty() ? "" : ", ", one);
+      return failure(ErrorKind::value, "unknown-role", "there is no role ", role, ", which ", name,
+                     " is to have; there are ", known);
+    }
+    return {};
   }
 
   [[nodiscard]] const Given* find(const std::string& meaning) const {
@@ -95,7 +117,7 @@ class Reader {
         return failure(ErrorKind::value, "duplicate-name", place->second.name, " and ", name,
                        " both seem to be ", meaning, "; say which one is meant");
       }
-      if (meaning != name) say(name, " is taken for ", meaning);
+      if (meaning != name) taken_ += sentence(taken_.empty() ? "" : ", ", name, " is ", meaning);
     }
     for (const auto& [meaning, name] : options_.names) {
       if (tensors_.find(name) == nullptr) {
@@ -171,24 +193,7 @@ class Reader {
   Result<Tensor<double>> matrix(const Given& given) const {
     auto values = given.tensor->to_f64(given.name);
     if (!values || order_ == WeightOrder::input_output) return values;
-    const std::int64_t O = values->extent(0), I = values->extent(1);
-    Tensor<double> out({I, O});
-    for (std::int64_t o = 0; o < O; ++o) {
-      for (std::int64_t i = 0; i < I; ++i) out(i, o) = (*values)(o, i);
-    }
-    return out;
-  }
-
-  /// Columns from `first` on, of a matrix or a vector.
-  static Tensor<double> columns(const Tensor<double>& from, std::int64_t first,
-                                std::int64_t count) {
-    const std::int64_t rows = from.rank() == 2 ? from.extent(0) : 1;
-    const std::int64_t all = from.shape().back();
-    Tensor<double> out(from.rank() == 2 ? Shape{rows, count} : Shape{count});
-    for (std::int64_t n = 0; n < rows * count; ++n) {
-      out.data()[n] = from.data()[n / count * all + first + n % count];
-    }
-    return out;
+    return block::transposed(*values);
   }
 
   Result<void> unpack(const char* packed, std::initializer_list<const char*> parts) {
@@ -213,11 +218,17 @@ class Reader {
       for (const char* part : parts) {
         const bool query = std::string_view(part) == "query";
         const std::int64_t width = all / whole * (grouped ? (query ? heads : groups) : 1);
-        owned_[sentence(part, kind)] = columns(*values, first, width);
+        owned_[sentence(part, kind)] = block::columns_of(*values, first, width);
         first += width;
       }
-      say(given->name, " is cut into equal blocks",
-          ways == 3 ? ": query, key, value" : ": gate, up");
+      if (ways == 2) {
+        say(given->name, " is cut into equal blocks: gate, up");
+        continue;
+      }
+      out_.dump.assumed.packing = true;
+      assume(given->name,
+             " is cut into equal blocks: query, key, value; --name query_weight=… and ",
+             "so on give them by themselves");
     }
     return {};
   }
@@ -305,31 +316,44 @@ class Reader {
     const bool biased = w.norm1_bias.size() != 0 || w.norm2_bias.size() != 0;
     const bool gained = w.norm1_gain.size() != 0 || w.norm2_gain.size() != 0;
     c.norm = options_.norm.value_or(gained && !biased ? Norm::rms_norm : Norm::layer_norm);
-    if (!options_.norm) {
-      say("the norms are ", c.norm == Norm::rms_norm ? "RMSNorm: they have a gain and no bias"
-                            : biased                 ? "LayerNorm: they have a bias"
-                                                     : "taken for LayerNorm");
+    Assumed& assumed = out_.dump.assumed;
+    assumed.norm = !options_.norm && !biased;
+    if (assumed.norm) {
+      assume("the norms are ",
+             c.norm == Norm::rms_norm ? "RMSNorm, for they have a gain and no bias" : "LayerNorm",
+             "; --norm says it");
+    } else if (!options_.norm) {
+      say("the norms are LayerNorm: they have a bias");
     }
     const bool sandwich = w.norm1_out_gain.size() != 0 || w.norm2_out_gain.size() != 0;
     c.placement =
         options_.placement.value_or(sandwich ? NormPlacement::sandwich : NormPlacement::pre);
-    if (!options_.placement) {
-      say(sandwich ? "each layer stands between two norms: there are four"
-                   : "the norms are taken to stand before each layer (pre-norm)");
+    assumed.placement = !options_.placement && !sandwich;
+    if (assumed.placement) {
+      assume("the norms stand before each layer (pre-norm); --placement says it");
+    } else if (!options_.placement) {
+      say("each layer stands between two norms: there are four");
     }
     c.epsilon = options_.epsilon.value_or(c.norm == Norm::rms_norm ? 1e-6 : 1e-5);
-    if (!options_.epsilon) say("epsilon is taken to be ", c.epsilon);
+    assumed.epsilon = !options_.epsilon.has_value();
+    if (assumed.epsilon) assume("epsilon is ", c.epsilon, "; --epsilon says it");
     c.activation = options_.activation.value_or(c.gated ? Activation::silu : Activation::gelu_erf);
-    if (!options_.activation) {
-      say("the activation is taken to be ", c.gated ? "SiLU" : "GELU's exact form");
+    assumed.activation = !options_.activation.has_value();
+    if (assumed.activation) {
+      assume("the activation is ", c.gated ? "SiLU" : "GELU's exact form",
+             "; --activation says it");
     }
     c.causal = options_.causal.value_or(true);
-    if (!options_.causal) say("attention is taken to be causal");
+    assumed.causal = !options_.causal.has_value();
+    if (assumed.causal) assume("attention is causal; --causal or --causal none says it");
     c.rope = options_.rope;
     c.scale = options_.scale;
     c.softcap = options_.softcap;
     c.alibi = options_.alibi.value_or(false);
-    if (!options_.rope && !c.alibi) say("no rotary positions and no ALiBi");
+    if (!options_.rope && !c.alibi) {
+      assume(
+          "no rotary positions and no ALiBi; --rope half, --rope interleaved or --alibi says it");
+    }
     drop_unused();
   }
 
@@ -341,19 +365,6 @@ class Reader {
       say(parameter.name, " is not used: the block has no place for it");
       tensor = Tensor<double>();
     }
-  }
-
-  /// [B, H, T, W] or [H, T, W] as [B·T, H·W].
-  static Tensor<double> beside(const Tensor<double>& heads, std::int64_t H) {
-    const std::int64_t W = heads.shape().back();
-    const std::int64_t T = heads.extent(heads.rank() - 2);
-    const std::int64_t rows = static_cast<std::int64_t>(heads.size()) / (H * W);
-    Tensor<double> out({rows, H * W});
-    for (std::int64_t n = 0; n < rows * H * W; ++n) {
-      const std::int64_t r = n / (H * W), h = n / W % H;
-      out.data()[n] = heads.data()[((r / T * H + h) * T + r % T) * W + n % W];
-    }
-    return out;
   }
 
   Result<Tensor<double>> table(BlockStage stage, const Given& given, std::int64_t rows) {
@@ -370,7 +381,7 @@ class Reader {
     if (split && rank >= 3 && values->extent(rank - 3) == H && values->extent(rank - 2) == T &&
         values->shape().back() == width / H) {
       if (H == T && rank == 4) say(given.name, " is taken for [B, H, T, D]");
-      return beside(*values, H);
+      return block::beside(*values, H);
     }
     if (static_cast<std::int64_t>(values->size()) != expected * width) {
       return failure(ErrorKind::shape, "shape-mismatch", given.name, " must have ", expected, " × ",
@@ -378,6 +389,45 @@ class Reader {
                      to_string(values->shape()));
     }
     return std::move(*values).reshaped({expected, width});
+  }
+
+  /// A table that holds query, key and value side by side becomes three.
+  Result<void> cut_packed_table(std::int64_t rows, DType& coarsest) {
+    using S = BlockStage;
+    const Given* given = find("projection.qkv");
+    if (given == nullptr) return {};
+    BlockDump& dump = out_.dump;
+    const BlockConfig& c = dump.config;
+    const std::pair<S, std::int64_t> parts[] = {{S::query, c.heads * c.head_dim},
+                                                {S::key, c.kv_heads * c.head_dim},
+                                                {S::value, c.kv_heads * c.value_dim}};
+    const std::int64_t width = parts[0].second + parts[1].second + parts[2].second;
+    const Shape& shape = given->tensor->shape();
+    if (shape.empty() || shape.back() != width ||
+        static_cast<std::int64_t>(given->tensor->size()) != rows * width) {
+      say(given->name, " is not used: query, key and value side by side would be ",
+          to_string(Shape{rows, width}), ", and it has shape ", to_string(shape),
+          "; if it is a weight: --name qkv_weight=", given->name);
+      return {};
+    }
+    auto values = given->tensor->to_f64(given->name);
+    if (!values) return values.failure();
+    const Tensor<double> table = std::move(*values).reshaped({rows, width});
+    const DType dtype = given->tensor->dtype();
+    if (size_of(dtype) < size_of(coarsest)) coarsest = dtype;
+    std::int64_t first = 0;
+    for (const auto& [stage, count] : parts) {
+      if (dump.stages.count(stage) != 0) {
+        return failure(ErrorKind::value, "duplicate-name", given->name, " and ",
+                       dump.stages.at(stage).name, " both hold ", name_of(stage),
+                       "; say which one is meant");
+      }
+      dump.stages[stage] = {block::columns_of(table, first, count),
+                            sentence(given->name, " (", name_of(stage), ")"), dtype};
+      first += count;
+    }
+    assume(given->name, " holds query, key and value one after another");
+    return {};
   }
 
   Result<void> read_tables() {
@@ -418,11 +468,14 @@ class Reader {
       if (size_of(dtype) < size_of(coarsest)) coarsest = dtype;
       dump.stages[stage] = {std::move(*values), given->name, dtype};
     }
+    if (auto ok = cut_packed_table(rows, coarsest); !ok) return ok;
     dump.precision = options_.precision.value_or(coarsest == DType::f64    ? Precision::f64
                                                  : coarsest == DType::f16  ? Precision::f16
                                                  : coarsest == DType::bf16 ? Precision::bf16
                                                                            : Precision::f32);
-    if (!options_.precision) say("arithmetic is taken to be ", name_of(dump.precision));
+    if (!options_.precision) {
+      say("arithmetic is taken to be ", name_of(dump.precision), "; --precision says it");
+    }
     return {};
   }
 
@@ -430,6 +483,8 @@ class Reader {
   const BlockFileOptions& options_;
   GivenTensors given_{};
   std::map<std::string, Tensor<double>> owned_{};
+  std::vector<std::string> assumed_{};
+  std::string taken_{};
   WeightOrder order_ = WeightOrder::input_output;
   BlockFile out_{};
 };

@@ -39,20 +39,25 @@ struct BlockFileOptions {
 
 struct BlockFile {
   BlockDump dump{};
-  std::vector<std::string> said{};  ///< a sentence for each guess: names, layouts, settings
+  /// A sentence for each guess: what was assumed, with the option that says it; then layouts and tensors
+  /// that are not used; last, in one sentence, what names were taken for.
+  std::vector<std::string> said{};
 };
+
+/// What a tensor of a block's file can be: "query_weight", "qkv_bias", "x", "ffn.up" …
+[[nodiscard]] std::vector<std::string> block_roles();
 
 /// Makes a dump of the tensors of a file.
 ///
 /// Names         ours (query_weight, norm1_gain, x, and the tables' of BlockStage), those of the usual
 ///               libraries (q_proj.weight, ln_1.bias, c_attn, gate_up_proj, wq …), or as the options map
 ///               them. A layer's number in front is left out. c_attn, in_proj and qkv hold query, key and
-///               value side by side, gate_up_proj gate and up.
+///               value side by side, gate_up_proj gate and up. So does a table called qkv that is as wide.
 /// Shapes        tables [T, …] or [B, T, …]; query, key, value and heads also by head, [B, H, T, D] or
 ///               [H, T, D]; weights [B, H, T, T] or [H, T, T].
 /// Edge cases    a matrix that is not square shows whether matrices are input × output; if all are square it
 ///               must be said.
-/// Fails         ambiguous-layout, ambiguous-layer, missing-tensor, missing-option (heads), duplicate-name,
+/// Fails         unknown-role, ambiguous-layout, ambiguous-layer, missing-tensor, missing-option (heads), duplicate-name,
 ///               shape-mismatch, type.
 [[nodiscard]] Result<BlockFile> read_block(const io::NamedTensors& tensors,
                                            const BlockFileOptions& options = {});

@@ -6,6 +6,11 @@
 #include <cctype>
 #include <utility>
 
+#include "attest/base/config.h"
+#include "attest/check/block/block.h"
+#include "attest/check/block/block_file.h"
+#include "attest/lab/block.h"
+
 namespace attest::check::block {
 namespace {
 
@@ -48,6 +53,8 @@ const Synonyms parameter_names[] = {
 const Synonyms table_names[] = {
     {"x", {"x", "input", "inputs", "hidden_states", "block_input", "resid_pre", "hidden_in"}},
     {"norm1", {"norm1", "ln_1", "ln1", "input_layernorm", "attention_norm", "norm1_output"}},
+    {"projection.qkv",
+     {"projection.qkv", "qkv", "c_attn", "qkv_proj", "query_key_value", "to_qkv", "mixed_qkv"}},
     {"projection.query", {"projection.query", "query", "q", "q_proj"}},
     {"projection.key", {"projection.key", "key", "k", "k_proj"}},
     {"projection.value", {"projection.value", "value", "v", "v_proj"}},
@@ -173,3 +180,24 @@ std::string meaning_of(std::string_view rest, const NameContext& context) {
 }
 
 }  // namespace attest::check::block
+
+namespace attest::check {
+
+std::vector<std::string> block_roles() {
+  std::vector<std::string> out;
+  BlockConfig any;
+  any.model_dim = any.heads = any.kv_heads = any.head_dim = any.value_dim = any.ffn_dim = 1;
+  for (const lab::BlockParameter& parameter : lab::block_parameters(any)) {
+    out.emplace_back(parameter.name);
+  }
+  for (const char* packed :
+       {"qkv_weight", "qkv_bias", "gate_up_weight", "gate_up_bias", "x", "projection.qkv"}) {
+    out.emplace_back(packed);
+  }
+  for (int n = 0; n < block_stages; ++n) {
+    out.emplace_back(name_of(static_cast<BlockStage>(n)));
+  }
+  return out;
+}
+
+}  // namespace attest::check

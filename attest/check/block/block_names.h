@@ -16,7 +16,7 @@ struct LayerName {
 [[nodiscard]] LayerName layer_of(std::string_view name);
 
 /// What a name of a file means: "query_weight", "x", "ffn.up", or the packed "qkv_weight", "qkv_bias",
-/// "gate_up_weight", "gate_up_bias"; empty if nothing is known of it.
+/// "gate_up_weight", "gate_up_bias", "projection.qkv"; empty if nothing is known of it.
 /// `w1_is_gate` says that the file has a w3 beside w1 and w2, as Llama's; `pre_ffn_norm` that it has a norm
 /// of the feed-forward layer's own, as Gemma's, so that post_attention_layernorm is the sandwich's.
 struct NameContext {
