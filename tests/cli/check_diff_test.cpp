@@ -87,6 +87,7 @@ TEST(DiffStages, InputsThatDifferAreNoMatch) {
   const auto json = io::parse_json(diffed(first, second, {"--causal", "none", "--json"}).out, "o");
   ASSERT_TRUE(json) << json.failure().message;
   EXPECT_EQ(*json->find("first_different")->string_if(), "key");
+  ASSERT_NE(json->find("inputs"), nullptr);
   EXPECT_EQ(json->find("inputs")->items().size(), 3U);
   // Other masks are other inputs too.
   io::NamedTensors masked = first, unmasked = first;
