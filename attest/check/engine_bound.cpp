@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attest/base/dropout.h"
+#include "attest/check/at_index.h"
 #include "attest/lab/attention_row.h"
 #include "attest/lab/environment.h"
 #include "attest/lab/visibility.h"
@@ -22,8 +23,6 @@ using lab::RowPlace;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double own_rounding = 1 + 0x1p-30;  // of the binary64 arithmetic below
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// An arithmetic, as the proof in docs/accuracy.md names its parts.
 struct Arithmetic {

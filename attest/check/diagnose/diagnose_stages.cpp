@@ -6,14 +6,13 @@
 #include <set>
 
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 #include "attest/check/diagnose/stages.h"
 
 namespace attest::check {
 namespace {
 
 constexpr std::size_t most_exact_rows = 12;
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// The table that this one is made of, if it is dumped.
 std::optional<std::size_t> source_of(const Dump& dump, std::size_t to) {

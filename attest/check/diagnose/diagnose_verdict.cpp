@@ -5,6 +5,7 @@
 #include <set>
 
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 #include "attest/check/diagnose/fit.h"
 #include "attest/check/diagnose/rivals.h"
 #include "attest/check/diagnose/verdict.h"
@@ -20,8 +21,6 @@ constexpr std::size_t most_shown = 4;
 constexpr std::size_t labels_shown = 90;  // characters: two lines with what is said of them
 /// What comes nearest is told if it leaves so small a part of the difference, or so little of rounding.
 constexpr double worth_telling = 4;
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 bool only_rounding(const Candidate& candidate) {
   return std::ranges::all_of(

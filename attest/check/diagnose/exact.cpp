@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 #include "attest/lab/environment.h"
 #include "attest/lab/exact_sum.h"
 #include "attest/lab/positions.h"
@@ -16,8 +17,6 @@ namespace attest::check {
 namespace {
 
 constexpr std::size_t most_terms = 4;
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::string five_digits(double value) {
   char text[40];

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 
 namespace attest::check {
 namespace {
@@ -20,8 +21,6 @@ constexpr std::size_t nearest_bases = 12;
 
 /// A fit may follow the rounding a little, and what has its value does not.
 constexpr double as_near_as_fitted = 1.25;
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::string six_digits(double value) {
   char text[40];

@@ -7,12 +7,12 @@
 #include <limits>
 #include <mutex>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// What stands for −∞ must lose its key: exp(found − peak) below half a unit of binary64's sum.
 constexpr double lost = 44;  // > 53·ln 2 + ln of the number of keys beyond which sums notice

@@ -5,11 +5,10 @@
 #include <numeric>
 
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 
 namespace attest::check {
 namespace {
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::vector<std::int64_t> members(const std::vector<bool>& in, bool which) {
   std::vector<std::int64_t> out;

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double alpha = 1e-6;  // how often a right dump of n numbers may be called unusual
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 double tiny_of(DType dtype) {
   switch (dtype) {

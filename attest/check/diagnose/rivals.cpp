@@ -8,6 +8,7 @@
 
 #include "attest/base/random.h"
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 
 namespace attest::check {
 namespace {
@@ -22,8 +23,6 @@ double same_numbers(const Samples& samples) {
   for (const Table& table : samples.tables) unit = std::max(unit, unit_of(table.observed->dtype));
   return std::clamp(unit / 4, 1e-12, 0x1p-26);
 }
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 double largest_in(std::span<const double> row) {
   double out = 0;

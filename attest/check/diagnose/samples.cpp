@@ -5,12 +5,12 @@
 #include <cmath>
 #include <limits>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// The root mean square of the finite numbers.
 double size_of_row(std::span<const double> row) {

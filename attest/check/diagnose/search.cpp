@@ -6,12 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "attest/check/at_index.h"
 #include "attest/check/diagnose/fit.h"
 
 namespace attest::check {
 namespace {
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// How far beyond its noise a number may be before a recipe is dropped: what is near is worth a look
 /// at the other rows, for the noise of a mistake's numbers is estimated.

@@ -6,12 +6,13 @@
 #include <limits>
 #include <numeric>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check::gradients {
 namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::int64_t count(const auto& list) { return static_cast<std::int64_t>(list.size()); }
 double square(double x) { return x * x; }
 

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "attest/base/dtype.h"
+#include "attest/check/at_index.h"
 #include "attest/check/gradients/evaluate.h"
 
 namespace attest::check::gradients {
 namespace {
 
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::int64_t count(const auto& list) { return static_cast<std::int64_t>(list.size()); }
 double square(double x) { return x * x; }
 

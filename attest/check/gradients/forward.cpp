@@ -7,10 +7,11 @@
 #include <numeric>
 #include <utility>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check::gradients {
 namespace {
 
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 double square(double x) { return x * x; }
 
 /// A sum of products, and how far arithmetic that rounds each of n additions to `unit` of the partial sum

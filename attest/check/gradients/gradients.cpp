@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attest/base/text.h"
+#include "attest/check/at_index.h"
 #include "attest/check/engine_bound.h"
 #include "attest/check/gradients/judge.h"
 #include "attest/check/gradients/search.h"
@@ -15,8 +16,6 @@ namespace attest::check {
 namespace {
 
 using namespace gradients;
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 Failure mismatch(const std::string& what) {
   return {ErrorKind::shape, "shape-mismatch", sentence("[check] ", what)};

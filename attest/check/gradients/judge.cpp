@@ -9,11 +9,11 @@
 
 #include "attest/base/text.h"
 #include "attest/base/threads.h"
+#include "attest/check/at_index.h"
 
 namespace attest::check::gradients {
 namespace {
 
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::int64_t count(const auto& list) { return static_cast<std::int64_t>(list.size()); }
 
 /// One thread where starting others takes longer than the work.

@@ -2,12 +2,11 @@
 #include <cmath>
 
 #include "attest/base/dropout.h"
+#include "attest/check/at_index.h"
 #include "attest/check/gradients/forward.h"
 
 namespace attest::check::gradients {
 namespace {
-
-std::size_t at_index(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 /// An entry of a list that serves all batches, or has one for each.
 std::int64_t for_batch(const std::vector<std::int64_t>& list, std::int64_t b) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attest/base/dropout.h"
+#include "attest/check/at_index.h"
 #include "attest/check/mistakes/dropout_fit.h"
 #include "attest/check/mistakes/rounding.h"
 #include "attest/check/mistakes/scores.h"
@@ -19,8 +20,6 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double ln2 = 0x1.62e42fefa39efp-1;
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool same_row(lab::RowPlace a, lab::RowPlace b) { return a.b == b.b && a.h == b.h && a.i == b.i; }
 

@@ -7,14 +7,13 @@
 #include <limits>
 #include <utility>
 
+#include "attest/check/at_index.h"
 #include "attest/check/mistakes/rounding.h"
 
 namespace attest::check {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Eight running sums, so that the compiler may use vectors.
 double dot_product(const double* a, const double* b, std::size_t size) {

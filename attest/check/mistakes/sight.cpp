@@ -6,12 +6,12 @@
 #include <limits>
 #include <utility>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check {
 namespace {
 
 constexpr std::int64_t far = std::int64_t{1} << 61U;
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Rounds down, for negative positions too.
 std::int64_t block_of(std::int64_t position, std::int64_t width) {

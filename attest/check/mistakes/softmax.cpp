@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "attest/check/at_index.h"
+
 namespace attest::check {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 constexpr double ln2 = 0x1.62e42fefa39efp-1;
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 double largest_of(std::span<const double> numbers) {
   double out = -infinity;
