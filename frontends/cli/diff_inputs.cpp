@@ -6,9 +6,7 @@
 
 #include <algorithm>
 
-#include "attest/base/text.h"
 #include "attest/io/json.h"
-#include "frontends/cli/print.h"
 
 namespace attest::cli {
 
@@ -20,17 +18,7 @@ const check::InputDifference* first_different(const InputDifferences& inputs) {
 
 std::string rows_of(const InputDifferences& inputs) {
   std::string out;
-  for (const check::InputDifference& each : inputs) {
-    out += fmt::format("{}  {}  {}  {}  {}", left(each.name, 11),
-                       right(std::to_string(each.compared), 9),
-                       right(std::to_string(each.different), 9),
-                       right(three_digits(each.largest), 9), right(three_digits(each.used), 9));
-    if (each.different > 0) {
-      out += fmt::format("  {} {} against {}", each.address, shortest(each.first),
-                         shortest(each.second));
-    }
-    out += '\n';
-  }
+  for (const check::InputDifference& each : inputs) out += row_of(each.name, each);
   return out;
 }
 
@@ -40,19 +28,8 @@ std::string json_list_of(const InputDifferences& inputs) {
     if (out.back() != '[') out += ',';
     out += "{\"input\":";
     io::append_json_string(out, each.name);
-    out += fmt::format(",\"compared\":{},\"different\":{},\"largest\":", each.compared,
-                       each.different);
-    io::append_json_number(out, each.largest);
-    out += ",\"used\":";
-    io::append_json_number(out, each.used);
-    if (each.different > 0) {
-      out += ",\"address\":";
-      io::append_json_string(out, each.address);
-      out += ",\"first\":";
-      io::append_json_number(out, each.first);
-      out += ",\"second\":";
-      io::append_json_number(out, each.second);
-    }
+    out += fmt::format(",\"compared\":{},\"different\":{}", each.compared, each.different);
+    append_size_and_place(out, each);
     out += '}';
   }
   return out + "]";

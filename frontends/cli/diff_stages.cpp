@@ -66,15 +66,7 @@ std::string text_of(const InputDifferences& inputs, const Differences& stages) {
                                 right("/rounding", 9));
   out += rows_of(inputs);
   for (const check::TableDifference& each : stages) {
-    out += fmt::format("{}  {}  {}  {}  {}", left(std::string(check::name_of(each.stage)), 11),
-                       right(std::to_string(each.compared), 9),
-                       right(std::to_string(each.different), 9),
-                       right(three_digits(each.largest), 9), right(three_digits(each.used), 9));
-    if (each.different > 0) {
-      out += fmt::format("  {} {} against {}", each.address, shortest(each.first),
-                         shortest(each.second));
-    }
-    out += '\n';
+    out += row_of(check::name_of(each.stage), each);
   }
   return out;
 }
@@ -87,20 +79,9 @@ std::string json_of(const InputDifferences& inputs, const Differences& stages,
     if (out.back() != '[') out += ',';
     out += "{\"stage\":";
     io::append_json_string(out, check::name_of(each.stage));
-    out +=
-        fmt::format(",\"compared\":{},\"different\":{},\"nan_both\":{},\"largest\":", each.compared,
-                    each.different, each.nan_both);
-    io::append_json_number(out, each.largest);
-    out += ",\"used\":";
-    io::append_json_number(out, each.used);
-    if (each.different > 0) {
-      out += ",\"address\":";
-      io::append_json_string(out, each.address);
-      out += ",\"first\":";
-      io::append_json_number(out, each.first);
-      out += ",\"second\":";
-      io::append_json_number(out, each.second);
-    }
+    out += fmt::format(",\"compared\":{},\"different\":{},\"nan_both\":{}", each.compared,
+                       each.different, each.nan_both);
+    append_size_and_place(out, each);
     out += '}';
   }
   out += "],\"first_different\":";
