@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "attest/base/html.h"
 #include "frontends/cli/bench_report.h"
 #include "frontends/cli/print.h"
 
@@ -39,7 +40,7 @@ std::string cell(const Judgement& judgement) {
   if (judgement.wanted.empty()) return "<td></td>";
   const bool dull = judgement.verdict == "not compared";
   return fmt::format("<td class=\"{}\">{} {}</td>", dull ? "" : judgement.verdict,
-                     escaped(judgement.wanted), judgement.verdict);
+                     html_escaped(judgement.wanted), judgement.verdict);
 }
 
 /// The best peer, and the others behind a click.
@@ -50,9 +51,9 @@ std::string peers_cell(const BenchResult& result) {
     return a.timing.median_ms < b.timing.median_ms;
   });
   std::string out =
-      "<td class=\"t\"><details><summary>" + escaped(best_peer_text(result)) + "</summary>";
+      "<td class=\"t\"><details><summary>" + html_escaped(best_peer_text(result)) + "</summary>";
   for (const PeerResult& peer : peers) {
-    out += fmt::format("{} {} ({:.2f}×), error {:.1e}{}<br>", escaped(one_line(peer.peer, 60)),
+    out += fmt::format("{} {} ({:.2f}×), error {:.1e}{}<br>", html_escaped(one_line(peer.peer, 60)),
                        time_text(peer.timing.median_ms), peer.timing.median_ms / result.median_ms,
                        peer.max_error, is_right(peer, result.row) ? "" : ": wrong, does not count");
   }
@@ -64,36 +65,13 @@ std::string row_html(const BenchResult& result, Isa isa) {
   return fmt::format(
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f} % of {}{}</td>{}"
       "<td>{:.1e}</td>{}{}</tr>\n",
-      escaped(name_of(result.row)), result.threads, time_text(result.median_ms), result.gflops,
+      html_escaped(name_of(result.row)), result.threads, time_text(result.median_ms), result.gflops,
       100 * result.share, limit_of(result.row),
       result.steady ? "" : " <span class=\"unsteady\">unsteady</span>", cell(own), result.max_error,
       cell(judge_peers(result, isa)), peers_cell(result));
 }
 
 }  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string bench_html(const BenchReport& report) {
   std::string out =
@@ -103,8 +81,8 @@ std::string bench_html(const BenchReport& report) {
   out += style;
   out += "</style></head><body>\n<h1>attest bench</h1>\n";
   out += fmt::format("<p>{} · instruction set {}</p>\n<p>{}</p>\n<pre>{}</pre>\n",
-                     escaped(report.processor), name_of(report.isa),
-                     escaped(build_text(report.build)), escaped(bench_summary(report)));
+                     html_escaped(report.processor), name_of(report.isa),
+                     html_escaped(build_text(report.build)), html_escaped(bench_summary(report)));
   out += explanation;
   out += bench_svg(report);
   out +=

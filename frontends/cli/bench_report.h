@@ -59,7 +59,4 @@ struct BenchReport {
 /// One page that needs nothing beside itself.
 [[nodiscard]] std::string bench_html(const BenchReport& report);
 
-/// Text from outside (the processor's name, a peer's) as HTML and XML text.
-[[nodiscard]] std::string escaped(std::string_view text);
-
 }  // namespace attest::cli

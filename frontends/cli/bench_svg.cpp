@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "attest/base/html.h"
 #include "frontends/cli/bench_report.h"
 #include "frontends/cli/print.h"
 
@@ -102,7 +103,7 @@ std::string mark_at(double x, double y, std::size_t family, const std::string& t
   const Mark& mark = marks[family % marks.size()];
   return fmt::format(
       "<path transform=\"translate({:.1f} {:.1f})\" d=\"{}\" fill=\"{}\"><title>{}</title></path>",
-      x, y, mark.path, mark.colour, escaped(title));
+      x, y, mark.path, mark.colour, html_escaped(title));
 }
 
 std::string vertical(double x, double from, double to, const char* kind) {
@@ -114,7 +115,7 @@ std::string vertical(double x, double from, double to, const char* kind) {
 std::string label(double x, double y, const char* anchor, const char* kind,
                   const std::string& words) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>", x,
-                     y, anchor, kind, escaped(words));
+                     y, anchor, kind, html_escaped(words));
 }
 
 std::string axes(int bottom) {

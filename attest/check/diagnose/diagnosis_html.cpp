@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "attest/base/html.h"
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/check/diagnose/heat_map.h"
@@ -12,43 +13,17 @@
 namespace attest::check {
 namespace {
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string paragraphs(std::string_view title, const std::vector<std::string>& lines) {
   if (lines.empty()) return {};
   std::string out = sentence("<h2>", title, "</h2>\n<ul>\n");
-  for (const std::string& line : lines) out += sentence("<li>", escaped(line), "</li>\n");
+  for (const std::string& line : lines) out += sentence("<li>", html_escaped(line), "</li>\n");
   return out + "</ul>\n";
 }
 
 std::string mistakes_of(const Explanation& explanation) {
   std::string out;
   for (const Made& made : explanation.mistakes) {
-    out += sentence(out.empty() ? "" : " + ", "<code>", escaped(made.label()), "</code>");
+    out += sentence(out.empty() ? "" : " + ", "<code>", html_escaped(made.label()), "</code>");
   }
   return out.empty() ? std::string("the claim itself") : out;
 }
@@ -60,13 +35,15 @@ std::string cause(const Diagnosis& diagnosis) {
   std::string out = "<h2>What explains it</h2>\n";
   for (const Made& made : best.mistakes) {
     if (made.mistake == nullptr) continue;
-    out += sentence("<p><code>", escaped(made.label()), "</code> ", escaped(made.mistake->what),
-                    "<br><span class=\"look\">Look for: ", escaped(made.mistake->look_for),
+    out += sentence("<p><code>", html_escaped(made.label()), "</code> ",
+                    html_escaped(made.mistake->what),
+                    "<br><span class=\"look\">Look for: ", html_escaped(made.mistake->look_for),
                     "</span></p>\n");
   }
   if (!best.same.empty()) {
     out += "<p>The same numbers on this input:";
-    for (const std::string& same : best.same) out += sentence(" <code>", escaped(same), "</code>");
+    for (const std::string& same : best.same)
+      out += sentence(" <code>", html_escaped(same), "</code>");
     out += "</p>\n";
   }
   return out;
@@ -82,7 +59,7 @@ std::string explanations(std::string_view title, const std::vector<Explanation>&
   for (std::size_t n = first; n < list.size(); ++n) {
     std::string fitted;
     for (const std::string& each : list[n].fitted) {
-      fitted += sentence(fitted.empty() ? "" : "; ", escaped(each));
+      fitted += sentence(fitted.empty() ? "" : "; ", html_escaped(each));
     }
     out += sentence("<tr><td>", mistakes_of(list[n]), "</td><td>", three_digits(list[n].distance),
                     "</td><td>", fitted, "</td></tr>\n");
@@ -92,7 +69,7 @@ std::string explanations(std::string_view title, const std::vector<Explanation>&
 
 std::string cell_text(const std::optional<Cell>& cell) {
   if (!cell) return {};
-  return sentence("<code>", escaped(cell->address), "</code> is ", shortest(cell->found),
+  return sentence("<code>", html_escaped(cell->address), "</code> is ", shortest(cell->found),
                   ", should be ", shortest(cell->expected), " &#177; ",
                   three_digits(cell->tolerance));
 }
@@ -102,19 +79,19 @@ std::string stages_table(const Diagnosis& diagnosis) {
       "<h2>What was compared</h2>\n<table><tr><th>stage</th><th>tensor</th><th>numbers</th>"
       "<th>wrong</th><th>largest error</th><th>error / tolerance</th><th>first wrong</th></tr>\n";
   for (const StageJudgement& stage : diagnosis.stages) {
-    out += sentence("<tr><td>", escaped(stage.stage), "</td><td>", escaped(stage.name), "</td><td>",
-                    stage.compared, "</td><td>", stage.wrong, "</td><td>",
+    out += sentence("<tr><td>", html_escaped(stage.stage), "</td><td>", html_escaped(stage.name),
+                    "</td><td>", stage.compared, "</td><td>", stage.wrong, "</td><td>",
                     three_digits(stage.worst), "</td><td>", three_digits(stage.used), "</td><td>",
                     cell_text(stage.first_wrong), "</td></tr>\n");
     const bool why = stage.first_wrong && !stage.first_wrong->sentence.empty();
     if (why) {
       out += sentence("<tr><td></td><td colspan=\"6\" class=\"look\">",
-                      escaped(stage.first_wrong->sentence), "</td></tr>\n");
+                      html_escaped(stage.first_wrong->sentence), "</td></tr>\n");
     }
   }
   out += "</table>\n";
   if (!diagnosis.tolerance.empty()) {
-    out += sentence("<p class=\"look\">Tolerance: ", escaped(diagnosis.tolerance), "</p>\n");
+    out += sentence("<p class=\"look\">Tolerance: ", html_escaped(diagnosis.tolerance), "</p>\n");
   }
   return out;
 }
@@ -155,10 +132,10 @@ std::string figure(const lab::AttentionShape& s, const HeatMap& map, const HeatP
   for (const std::int64_t i : panel.queries) queries += sentence(queries.empty() ? "" : ",", i);
   std::string out = sentence(
       "<figure><figcaption>", head_name(s, panel), "</figcaption>", "<img tabindex=\"0\" width=\"",
-      map.columns * zoom, "\" height=\"", lines * zoom, "\" alt=\"errors of ", escaped(map.stage),
-      ", ", head_name(s, panel), "\" data-address=\"", address_of(s, map, panel),
-      "\" data-across=\"", map.across, "\" data-block=\"", map.block_of_columns, "\" data-width=\"",
-      map.width, "\" data-queries=\"", queries, "\"");
+      map.columns * zoom, "\" height=\"", lines * zoom, "\" alt=\"errors of ",
+      html_escaped(map.stage), ", ", head_name(s, panel), "\" data-address=\"",
+      address_of(s, map, panel), "\" data-across=\"", map.across, "\" data-block=\"",
+      map.block_of_columns, "\" data-width=\"", map.width, "\" data-queries=\"", queries, "\"");
   if (!panel.found.empty()) {
     out += sentence(" data-found=\"", bytes_of(panel.found), "\" data-expected=\"",
                     bytes_of(panel.expected), "\"");
@@ -168,7 +145,7 @@ std::string figure(const lab::AttentionShape& s, const HeatMap& map, const HeatP
 
 std::string heat_map(const lab::AttentionShape& s, const HeatMap& map) {
   std::string out = sentence(
-      "<section><h3>", escaped(map.stage), "</h3>\n<p class=\"look\">", "queries downwards",
+      "<section><h3>", html_escaped(map.stage), "</h3>\n<p class=\"look\">", "queries downwards",
       map.across.empty() ? "" : sentence(", each ", map.across, " to the right"),
       "; numbers count from 0.");
   if (map.block_of_rows > 1) {
@@ -247,11 +224,11 @@ std::string page(const std::string& compared, const Diagnosis& diagnosis, const 
       "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>attest check: ",
       name_of(diagnosis.judgement), "</title>\n<style>\n", page_style,
       "</style>\n</head>\n<body>\n<main>\n<h1 class=\"", class_of(diagnosis.judgement), "\">",
-      name_of(diagnosis.judgement), "</h1>\n<p>", escaped(compared), "</p>\n");
+      name_of(diagnosis.judgement), "</h1>\n<p>", html_escaped(compared), "</p>\n");
   if (!diagnosis.where.empty()) {
     std::string where;
     for (const std::string& each : diagnosis.where) {
-      where += sentence(where.empty() ? "" : "; ", escaped(each));
+      where += sentence(where.empty() ? "" : "; ", html_escaped(each));
     }
     out += sentence("<p>", where, "</p>\n");
   }
@@ -263,8 +240,8 @@ std::string page(const std::string& compared, const Diagnosis& diagnosis, const 
   out += explanations("What else was considered", diagnosis.explanations, others);
   out += explanations("What comes nearest, and does not fit", diagnosis.nearest, 0);
   out += paragraphs("Taken for granted", diagnosis.remarks);
-  return out + sentence("<details><summary>The verdict as text</summary>\n<pre>", escaped(text),
-                        "</pre></details>\n</main>\n</body>\n</html>\n");
+  return out + sentence("<details><summary>The verdict as text</summary>\n<pre>",
+                        html_escaped(text), "</pre></details>\n</main>\n</body>\n</html>\n");
 }
 
 }  // namespace
