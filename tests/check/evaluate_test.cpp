@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "attest/base/random.h"
+#include "attest/check/at_index.h"
 #include "attest/check/mistakes/catalogue.h"
 #include "attest/lab/attention.h"
 #include "attest/lab/attention_row.h"
@@ -307,6 +309,74 @@ TEST(Evaluate, ARowIsTheSameInAnyOrderOfAsking) {
       EXPECT_TRUE(same) << mistake.name;
     }
   }
+}
+
+TEST(Evaluate, AProgramThatLosesKeysHasNoOwnValueForEveryQuery) {
+  Random random(7);
+  AttentionCase call;
+  call.query = numbers({1, 1, 4, 2}, random);
+  call.key = numbers({1, 1, 4, 2}, random);
+  call.value = numbers({1, 1, 4, 3}, random);
+  const Dump dump = dump_of(std::move(call));
+  Recipe own;
+  ASSERT_TRUE(find_mistake("out.is_own_value")->make(own, dump.claim, 0));
+  EXPECT_TRUE(Evaluation::make(dump, own).has_value());
+  ASSERT_TRUE(find_mistake("kv.last_key_dropped")->make(own, dump.claim, 0));
+  EXPECT_FALSE(Evaluation::make(dump, own).has_value());
+}
+
+/// A call on which most mistakes can be made; with as many queries as keys, or fewer.
+Dump open_to_mistakes(std::int64_t T, std::int64_t S, std::int64_t D, std::int64_t E) {
+  Random random(12);
+  AttentionCase call;
+  call.query = numbers({2, 4, T, D}, random);
+  call.key = numbers({2, 2, S, D}, random);
+  call.value = numbers({2, 2, S, E}, random);
+  call.mask = Mask::causal_bottom_right();
+  call.mask.window.left = 2;
+  call.mask.key_lengths = {S, S - 1};
+  call.bias = numbers({2, 4, T, S}, random);
+  call.alibi_slopes = {0.5, 0.25, 0.125, 1};
+  call.softcap = 1.5;
+  call.sink = {0.5, -1, 2, 0};
+  call.dropout = {.rate = 0.3, .seed = 5};
+  call.empty_row = EmptyRow::zero;
+  return dump_of(std::move(call));
+}
+
+std::optional<Recipe> with(const Recipe& before, const Mistake& mistake, const Claim& claim) {
+  Recipe out = before;
+  const double value = mistake.values.empty() ? 0 : mistake.values.back();
+  if (mistake.make == nullptr || !mistake.make(out, claim, value)) return std::nullopt;
+  return out;
+}
+
+/// The sanitizers watch: a mistake that was written for tables of the claim's shape must not read outside
+/// those that another one has left.
+TEST(Evaluate, WhateverChangesTheTablesEveryOtherMistakeStaysInside) {
+  int pairs = 0;
+  for (Dump dump : {open_to_mistakes(5, 5, 4, 3), open_to_mistakes(5, 5, 3, 4),
+                    open_to_mistakes(4, 6, 4, 4), open_to_mistakes(3, 2, 2, 3)}) {
+    const lab::AttentionShape& s = dump.claim.shape;
+    dump.stages = tables_of(dump, {Stage::output});
+    for (const Mistake& first : catalogue()) {
+      if (first.axis > Axis::keys) continue;
+      const auto changed = with({}, first, dump.claim);
+      if (!changed) continue;
+      for (const Mistake& second : catalogue()) {
+        const auto both = with(*changed, second, dump.claim);
+        if (!both) continue;
+        auto evaluation = Evaluation::make(dump, *both);
+        if (!evaluation) continue;
+        for (const std::int64_t i : {std::int64_t{0}, s.T - 1}) {
+          const StageRow& row = evaluation->row({s.B - 1, s.H - 1, i});
+          ASSERT_EQ(row.output.size(), at_index(s.E)) << first.name << " + " << second.name;
+        }
+        ++pairs;
+      }
+    }
+  }
+  EXPECT_GT(pairs, 10'000);
 }
 
 }  // namespace

@@ -304,6 +304,20 @@ void Evaluation::State::output(lab::RowPlace at, std::optional<lab::RowPlace> do
   }
 }
 
+/// False where what stands for the mix would be read outside: another recipe may leave a program fewer
+/// keys or narrower queries than the claim has.
+bool holds_output(const Scorer& scorer) {
+  const lab::AttentionShape& own = scorer.shape();
+  switch (scorer.recipe().mix.output) {
+    case OutputForm::own_value:
+      return own.T <= own.S;
+    case OutputForm::query_added:
+      return scorer.claim().has_query_and_key() && own.E <= own.D;
+    default:
+      return true;
+  }
+}
+
 Evaluation::Evaluation(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Evaluation::~Evaluation() = default;
 Evaluation::Evaluation(Evaluation&&) noexcept = default;
@@ -311,7 +325,7 @@ Evaluation& Evaluation::operator=(Evaluation&&) noexcept = default;
 
 std::optional<Evaluation> Evaluation::make(const Dump& dump, const Recipe& recipe) {
   auto scorer = Scorer::make(dump, recipe);
-  if (!scorer) return std::nullopt;
+  if (!scorer || !holds_output(*scorer)) return std::nullopt;
   const lab::AttentionShape& own = scorer->shape();
   const lab::AttentionShape& claimed = dump.claim.shape;
   const bool rows = own.B == claimed.B && own.H == claimed.H && own.T == claimed.T;
