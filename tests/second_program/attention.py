@@ -45,6 +45,12 @@ class Setting:
                 or self.mask is not None or self.documents is not None)
 
 
+def alibi_slopes(heads):
+    low = 2 ** int(np.log2(heads))
+    of = lambda n: [2.0 ** (-8 * (h + 1) / n) for h in range(n)]
+    return of(low) + of(2 * low)[0::2][:heads - low]
+
+
 def document_of(starts, n):
     return np.searchsorted(np.asarray(starts), np.arange(n), side="right")
 

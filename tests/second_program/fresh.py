@@ -12,7 +12,6 @@ given by --least are reached.
 import argparse
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -20,27 +19,13 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from attention import Setting, run, visible_of  # noqa: E402
+from attention import Setting, alibi_slopes, run  # noqa: E402
 from mistakes import ALL  # noqa: E402
+from tensors import as_bf16, write  # noqa: E402
 
 KINDS = ("plain", "causal", "top_left", "bottom_right", "past", "window", "lengths", "mask", "mask_causal",
          "grouped", "grouped_causal", "bias", "bias_causal", "softcap", "alibi", "rope", "rope_past", "sink",
          "documents")
-
-
-def write(path, tensors):
-    header, data = {}, b""
-    names = {"float32": "F32", "int64": "I64", "bool": "BOOL", "float16": "F16", "uint16": "BF16"}
-    for name, x in tensors.items():
-        x = np.ascontiguousarray(x)
-        raw = x.tobytes()
-        header[name] = {"dtype": names[x.dtype.name], "shape": list(x.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text + data)
 
 
 def draw_setting(rng, kind):
@@ -87,9 +72,7 @@ def draw_setting(rng, kind):
     if kind == "softcap":
         options["softcap"] = float(np.float32(rng.choice([0.45, 1.5, 3.0])))
     if kind == "alibi":
-        low = 2 ** int(np.log2(heads))
-        of = lambda n: [2.0 ** (-8 * (h + 1) / n) for h in range(n)]
-        options["slopes"] = of(low) + of(2 * low)[0::2][:heads - low]
+        options["slopes"] = alibi_slopes(heads)
     if kind.startswith("rope"):
         options["rope"] = 10000.0
     if kind == "sink":
@@ -121,12 +104,7 @@ def flags_of(s):
 
 
 def stored(x, dtype):
-    """Numbers in their type; bfloat16, which numpy lacks, as the upper halves of binary32, ties to even."""
-    if dtype != "bfloat16":
-        return x.astype(dtype)
-    bits = x.astype(np.float32).view(np.uint32)
-    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    return np.where(np.isnan(x), 0x7FC0, rounded).astype(np.uint16)
+    return as_bf16(x) if dtype == "bfloat16" else x.astype(dtype)
 
 
 def tensors_of(s, output, dtype):
