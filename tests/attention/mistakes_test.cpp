@@ -8,8 +8,8 @@
 #include "attest/lab/attention.h"
 #include "attest/lab/positions.h"
 #include "tests/attention/engine_cases_typed.h"
-#include "tests/support/file_builders.h"
 #include "tests/support/matrices.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::test {
 namespace {
@@ -17,11 +17,9 @@ namespace {
 class Mistakes : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    const auto shared = shared_folder();
-    if (!shared || !std::filesystem::exists(*shared / "data/mistakes/index.json")) {
-      GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
-    }
-    folder_ = *shared / "data/mistakes";
+    const auto folder = shared_path("data/mistakes");
+    if (!folder) GTEST_SKIP() << not_shared;
+    folder_ = *folder;
   }
   void read(const char* name) {
     auto file = io::read_tensors((folder_ / name).string());

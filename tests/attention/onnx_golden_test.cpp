@@ -15,7 +15,7 @@
 #include "attest/attention/onnx_attention.h"
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/shared_files.h"
 
 namespace attest {
 namespace {
@@ -149,9 +149,9 @@ double largest(const std::map<std::string, double>& all) {
 }
 
 TEST(OnnxAttention, Passes87Of87PublishedTests) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
-  const std::vector<Node> nodes = nodes_of(*shared / "data/onnx/attention");
+  const auto folder = test::shared_path("data/onnx/attention");
+  if (!folder) GTEST_SKIP() << test::not_shared;
+  const std::vector<Node> nodes = nodes_of(*folder);
   EXPECT_EQ(nodes.size(), 87U);
   double worst32 = 0, worst16 = 0;
   for (const Node& node : nodes) {
@@ -171,9 +171,9 @@ TEST(OnnxAttention, Passes87Of87PublishedTests) {
 }
 
 TEST(OnnxAttention, DisagreesWithEverySupersededExpectation) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
-  const std::vector<Node> nodes = nodes_of(*shared / "data/onnx/attention_errata");
+  const auto folder = test::shared_path("data/onnx/attention_errata");
+  if (!folder) GTEST_SKIP() << test::not_shared;
+  const std::vector<Node> nodes = nodes_of(*folder);
   EXPECT_EQ(nodes.size(), 48U);
   for (const Node& node : nodes) {
     ASSERT_FALSE(node.mistakes.empty()) << node.name;
@@ -184,10 +184,10 @@ TEST(OnnxAttention, DisagreesWithEverySupersededExpectation) {
 }
 
 TEST(OnnxAttention, ExplainsTheExpectationsWithModesOneAndTwoSwapped) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
+  const auto folder = test::shared_path("data/onnx/attention_errata");
+  if (!folder) GTEST_SKIP() << test::not_shared;
   int explained = 0;
-  for (const Node& node : nodes_of(*shared / "data/onnx/attention_errata")) {
+  for (const Node& node : nodes_of(*folder)) {
     if (node.mistakes != std::vector<std::string>{"qk_output_modes_1_2_swapped"}) continue;
     OnnxAttentionAttributes swapped = node.attributes;
     swapped.qk_matmul_output_mode = 3 - swapped.qk_matmul_output_mode;

@@ -15,7 +15,7 @@
 #include "attest/linalg/norms.h"
 #include "attest/linalg/rope.h"
 #include "attest/linalg/softmax.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/shared_files.h"
 
 namespace attest {
 namespace {
@@ -166,10 +166,10 @@ void check_rotary(const Node& node) {
 
 /// Runs the check on every node of a folder, of which there must be so many.
 template <class Check>
-void on_all(const char* folder, std::size_t count, const Check& check) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
-  const std::vector<Node> nodes = nodes_of(*shared / "data/onnx" / folder);
+void on_all(const char* operation, std::size_t count, const Check& check) {
+  const auto folder = test::shared_path(std::filesystem::path("data/onnx") / operation);
+  if (!folder) GTEST_SKIP() << test::not_shared;
+  const std::vector<Node> nodes = nodes_of(*folder);
   EXPECT_EQ(nodes.size(), count);
   for (const Node& node : nodes) check(node);
 }

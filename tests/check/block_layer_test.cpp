@@ -16,7 +16,7 @@
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
 #include "tests/check/block_plain.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::check {
 namespace {
@@ -308,12 +308,12 @@ Tensor<double> as_rows(Tensor<double> t, std::int64_t columns) {
   return std::move(t).reshaped({rows, columns});
 }
 
-void on_all(const char* folder, std::size_t count,
+void on_all(const char* operation, std::size_t count,
             const std::function<std::optional<LayerDump>(const Node&)>& make) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
+  const auto folder = test::shared_path(fs::path("data/onnx") / operation);
+  if (!folder) GTEST_SKIP() << test::not_shared;
   std::size_t right = 0;
-  for (const auto& entry : fs::directory_iterator(*shared / "data/onnx" / folder)) {
+  for (const auto& entry : fs::directory_iterator(*folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     const Node node{entry.path().stem().string(),
                     io::read_safetensors(entry.path().string()).value()};
@@ -326,7 +326,7 @@ void on_all(const char* folder, std::size_t count,
         << (found->explanations.empty() ? "" : label_of(found->explanations.front()));
     right += found->judgement == Judgement::right ? 1 : 0;
   }
-  std::cout << folder << ": " << right << " of " << count << " right\n";
+  std::cout << operation << ": " << right << " of " << count << " right\n";
   EXPECT_EQ(right, count);
 }
 

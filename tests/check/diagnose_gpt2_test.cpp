@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/io/safetensors.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::check {
 namespace {
@@ -19,10 +19,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// The four tables of one prompt, twelve layers as twelve batches.
 std::optional<Dump> activations(int prompt) {
-  const char* shared = std::getenv("ATTEST_SHARED_DIR");
-  if (shared == nullptr) return std::nullopt;
-  const auto file = io::read_safetensors(
-      std::string(shared) + "/data/models/gpt2-124m-activations/activations.safetensors");
+  const auto path = test::shared_path("data/models/gpt2-124m-activations/activations.safetensors");
+  if (!path) return std::nullopt;
+  const auto file = io::read_safetensors(path->string());
   if (!file) return std::nullopt;
   Dump out;
   const std::string prefix = sentence("ex", prompt, ".attn");
@@ -43,7 +42,7 @@ std::optional<Dump> activations(int prompt) {
 TEST(DiagnoseGpt2, ClearsForeignTablesStageByStage) {
   for (int prompt = 0; prompt < 5; ++prompt) {
     const auto dump = activations(prompt);
-    if (!dump) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge GPT-2's activations";
+    if (!dump) GTEST_SKIP() << test::not_shared;
     const auto diagnosis = diagnose(*dump);
     ASSERT_TRUE(diagnosis.has_value()) << diagnosis.failure().message;
     EXPECT_EQ(diagnosis->judgement, Judgement::right) << to_text(*dump, *diagnosis);
@@ -125,7 +124,7 @@ void run_head(Dump& dump, const Program& program, std::int64_t b, std::int64_t h
 TEST(DiagnoseGpt2, NamesAMistakePutIntoThemAndItsStage) {
   for (const Program& program : programs()) {
     auto dump = activations(3);
-    if (!dump) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge GPT-2's activations";
+    if (!dump) GTEST_SKIP() << test::not_shared;
     for (std::int64_t b = 0; b < 12; ++b) {
       for (std::int64_t h = 0; h < 12; ++h) run_head(*dump, program, b, h);
     }

@@ -16,6 +16,7 @@
 #include "attest/check/mistakes/evaluate.h"
 #include "tests/support/draws.h"
 #include "tests/support/mistake_dumps.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::check {
 namespace {
@@ -139,7 +140,7 @@ TEST(DiagnoseMistakes, NamesEveryRecordedOneAndClearsTheRightOnes) {
   Counts counts;
   for (const std::string& name : test::mistake_set_names()) {
     const auto set = test::read_mistake_set(name);
-    if (!set) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge the recorded mistakes";
+    if (!set) GTEST_SKIP() << test::not_shared;
     judge_set(*set, counts);
   }
   std::cout << "right " << counts.right << ", named " << counts.named << ", missed "
@@ -184,7 +185,7 @@ TEST(DiagnoseMistakes, ConvictsNoRightOutputUnderNoise) {
   int convicted = 0, right = 0, by_rounding = 0;
   for (const std::string& name : test::mistake_set_names()) {
     auto set = test::read_mistake_set(name);
-    if (!set) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge the recorded mistakes";
+    if (!set) GTEST_SKIP() << test::not_shared;
     for (const DType dtype : dtypes) {
       set->claim.precision = precision_of(dtype);
       for (std::uint64_t seed = 0; seed < draws; ++seed) {
@@ -336,7 +337,7 @@ TEST(DiagnoseMistakes, NamesThemUnderNoiseOrSaysThatItCannotTell) {
   Confusion confusion;
   for (const std::string& name : test::mistake_set_names()) {
     auto set = test::read_mistake_set(name);
-    if (!set) GTEST_SKIP() << "set ATTEST_SHARED_DIR to judge the recorded mistakes";
+    if (!set) GTEST_SKIP() << test::not_shared;
     for (const DType dtype : noisy_types) {
       set->claim.precision = precision_of(dtype);
       judge_noisy_set(*set, dtype, confusion);

@@ -11,7 +11,7 @@
 
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/io/tensor_file.h"
-#include "file_builders.h"
+#include "shared_files.h"
 
 using namespace attest;
 using namespace attest::check;
@@ -34,10 +34,9 @@ std::vector<float> floats_of(const io::NamedTensors& file, const std::string& na
 }
 
 std::optional<Chain> chain_of(int example) {
-  const auto shared = test::shared_folder();
-  if (!shared) return std::nullopt;
-  const auto path = *shared / "data/models/gpt2-124m-activations/activations.safetensors";
-  const auto file = io::read_tensors(path.string());
+  const auto path = test::shared_path("data/models/gpt2-124m-activations/activations.safetensors");
+  if (!path) return std::nullopt;
+  const auto file = io::read_tensors(path->string());
   if (!file) return std::nullopt;
   const std::string prefix = "ex" + std::to_string(example) + ".";
   const AnyTensor* raw = file->find(prefix + "attn");
@@ -179,7 +178,7 @@ std::vector<std::string> labels_of(const Diagnosis& diagnosis) {
 TEST(Gpt2Chain, TablesOfSomebodyElseAreRight) {
   for (int example = 0; example < 5; ++example) {
     const auto chain = chain_of(example);
-    if (!chain) GTEST_SKIP() << "ATTEST_SHARED_DIR has no such tables";
+    if (!chain) GTEST_SKIP() << test::not_shared;
     const Dump dump = dump_of(*chain);
     const auto diagnosis = diagnose(dump);
     ASSERT_TRUE(diagnosis) << diagnosis.failure().message;
@@ -197,7 +196,7 @@ TEST(Gpt2Chain, TablesOfSomebodyElseAreRight) {
 TEST(Gpt2Chain, EachOfTenMistakesIsNamedAtItsStage) {
   for (int example = 0; example < 5; ++example) {
     const auto chain = chain_of(example);
-    if (!chain) GTEST_SKIP() << "ATTEST_SHARED_DIR has no such tables";
+    if (!chain) GTEST_SKIP() << test::not_shared;
     for (const Broken& b : broken()) {
       Chain copy = *chain;
       b.make(copy);

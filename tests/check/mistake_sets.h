@@ -67,10 +67,10 @@ inline void set_options(check::Claim& claim, const std::string& set, const io::N
   }
 }
 
-/// Every set of `data/mistakes` below the shared folder, by name.
-inline std::vector<MistakeSet> mistake_sets(const std::filesystem::path& shared) {
+/// Every set of a folder, by name.
+inline std::vector<MistakeSet> mistake_sets(const std::filesystem::path& folder) {
   std::vector<MistakeSet> out;
-  for (const auto& entry : std::filesystem::directory_iterator(shared / "data" / "mistakes")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     const auto file = io::read_safetensors(entry.path().string()).value();
     MistakeSet set{.name = entry.path().stem().string()};

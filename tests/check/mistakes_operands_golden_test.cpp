@@ -17,7 +17,7 @@
 #include "attest/io/json.h"
 #include "tests/check/mistake_sets.h"
 #include "tests/check/whole_tensors.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::check {
 namespace {
@@ -92,13 +92,13 @@ Dump unsunk(Dump dump) {
 }
 
 TEST(OperandMistakes, GiveTheRecordedOutputs) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
+  const auto folder = test::shared_path("data/mistakes");
+  if (!folder) GTEST_SKIP() << test::not_shared;
   const std::set<std::string> rooms{"layout", "qkv", "heads", "gqa", "kv", "rope"};
 
   int compared = 0;
   std::set<std::string> names;
-  for (const test::MistakeSet& set : test::mistake_sets(*shared)) {
+  for (const test::MistakeSet& set : test::mistake_sets(*folder)) {
     for (const auto& [recorded, output] : set.outputs) {
       if (recorded == "correct") {
         EXPECT_LE(apart(set.dump, {}, output), 1) << set.name;
@@ -191,15 +191,14 @@ double largest_error(const test::MistakeSet& set, const Recipe& recipe) {
 }
 
 TEST(OperandMistakes, GiveTheWrongAnswersThatOnnxPublished) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
+  const auto folder = test::shared_path("data/onnx/attention_errata");
+  if (!folder) GTEST_SKIP() << test::not_shared;
   const std::map<std::string, std::vector<std::string>> ours{
       {R"(["heads_split_by_reshape"])", {"layout.heads_split_by_reshape"}},
       {R"(["gqa_tile"])", {"gqa.tile"}},
       {R"(["gqa_tile", "heads_split_by_reshape"])", {"gqa.tile", "layout.heads_split_by_reshape"}}};
   std::map<std::size_t, int> seen;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(*shared / "data/onnx/attention_errata")) {
+  for (const auto& entry : std::filesystem::directory_iterator(*folder)) {
     const test::MistakeSet set = onnx_case(entry.path());
     const auto names = ours.find(set.outputs.front().first);
     if (names == ours.end()) continue;

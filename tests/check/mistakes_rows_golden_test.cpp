@@ -14,7 +14,7 @@
 #include "attest/check/mistakes/catalogue.h"
 #include "attest/check/mistakes/evaluate.h"
 #include "tests/check/mistake_sets.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::check {
 namespace {
@@ -83,12 +83,12 @@ Dump as_recorded(const test::MistakeSet& set, const std::string& recorded) {
 }
 
 TEST(RowMistakes, GiveTheRecordedOutputs) {
-  const auto shared = test::shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder beside the source tree; see ATTEST_SHARED_DIR";
+  const auto folder = test::shared_path("data/mistakes");
+  if (!folder) GTEST_SKIP() << test::not_shared;
   const std::set<std::string> operands{"layout", "qkv", "heads", "gqa", "kv", "rope"};
   int compared = 0;
   std::set<std::string> names;
-  for (const test::MistakeSet& set : test::mistake_sets(*shared)) {
+  for (const test::MistakeSet& set : test::mistake_sets(*folder)) {
     for (const auto& [recorded, output] : set.outputs) {
       if (operands.contains(recorded.substr(0, recorded.find('.')))) continue;
       const std::string where = set.name + " " + recorded;

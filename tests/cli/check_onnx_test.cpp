@@ -13,8 +13,8 @@
 
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
-#include "file_builders.h"
 #include "run_program.h"
+#include "shared_files.h"
 
 using namespace attest;
 using namespace attest::test;
@@ -56,8 +56,8 @@ Told told_of(const std::string& path) {
 
 std::vector<std::filesystem::path> files_in(const std::string& folder) {
   std::vector<std::filesystem::path> out;
-  if (const auto shared = shared_folder()) {
-    for (const auto& entry : std::filesystem::directory_iterator(*shared / "data/onnx" / folder)) {
+  if (const auto path = shared_path(std::filesystem::path("data/onnx") / folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(*path)) {
       out.push_back(entry.path());
     }
   }
@@ -90,7 +90,7 @@ std::set<std::string> recorded_in(const io::NamedTensors& file) {
 
 TEST(CheckOnnx, EveryPublishedTestIsRight) {
   const auto files = files_in("attention");
-  if (files.empty()) GTEST_SKIP() << "ATTEST_SHARED_DIR has no ONNX tests";
+  if (files.empty()) GTEST_SKIP() << not_shared;
   EXPECT_EQ(files.size(), 87U);
   const ScratchFolder scratch;
   for (const auto& path : files) {
@@ -105,7 +105,7 @@ TEST(CheckOnnx, EveryPublishedTestIsRight) {
 
 TEST(CheckOnnx, EveryAnswerTakenBackIsWrongForTheRecordedReasons) {
   const auto files = files_in("attention_errata");
-  if (files.empty()) GTEST_SKIP() << "ATTEST_SHARED_DIR has no ONNX errata";
+  if (files.empty()) GTEST_SKIP() << not_shared;
   EXPECT_EQ(files.size(), 48U);
   std::map<std::size_t, int> sizes;
   const ScratchFolder scratch;

@@ -149,7 +149,7 @@ Tensor<double> as_row(Tensor<double> x) {
 TEST(Activation, AgreesWithThePublishedVectors) {
   auto cases = onnx_cases("gelu");
   for (OnnxCase& one : onnx_cases("swish")) cases.push_back(std::move(one));
-  if (cases.empty()) GTEST_SKIP() << onnx_folder() << " is not on this machine";
+  if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 5U);
   for (const OnnxCase& one : cases) {
     SCOPED_TRACE(one.name);
@@ -164,7 +164,7 @@ TEST(Activation, AgreesWithThePublishedVectors) {
 
 TEST(GatedProduct, AgreesWithThePublishedSwiglu) {
   const auto cases = onnx_cases("swiglu", "swiglu.");
-  if (cases.empty()) GTEST_SKIP() << onnx_folder() << " is not on this machine";
+  if (cases.empty()) GTEST_SKIP() << test::not_shared;
   const Tensor<double> a = as_row(cases[0].get("in.a"));
   const Tensor<double> b = as_row(cases[0].get("in.b"));
   const auto gate = *activate(view(a), Activation::silu);

@@ -189,7 +189,7 @@ TEST(LayerNorm, ShapeErrorsNameBothNumbers) {
 /// X normalised over its last axes, from `axis` on: rows of all that lies before.
 void expect_onnx_norms(const std::string& folder, Norm kind) {
   const auto cases = onnx_cases(folder);
-  if (cases.empty()) GTEST_SKIP() << onnx_folder() << " is not on this machine";
+  if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 19U);
   for (const OnnxCase& one : cases) {
     SCOPED_TRACE(one.name);

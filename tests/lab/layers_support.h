@@ -17,6 +17,7 @@
 #include "attest/base/random.h"
 #include "attest/io/safetensors.h"
 #include "attest/lab/oracle.h"
+#include "tests/support/shared_files.h"
 
 // What the tests of layers, positions and blocks share: random tensors, the oracle as judge with a
 // bound for each number, and the published ONNX vectors.
@@ -96,14 +97,6 @@ class Bound {
 
 // ---- the published vectors --------------------------------------------------------------------
 
-inline std::filesystem::path onnx_folder() {
-  const char* const named = std::getenv("ATTEST_SHARED_DIR");
-  const std::filesystem::path shared =
-      named != nullptr ? std::filesystem::path(named)
-                       : std::filesystem::path(ATTEST_SOURCE_DIR) / ".." / "shared";
-  return (shared / "data" / "onnx").lexically_normal();
-}
-
 /// One test of the ONNX project: tensors by name, attributes as the text of a JSON object.
 struct OnnxCase {
   std::string name;
@@ -132,8 +125,9 @@ struct OnnxCase {
 /// All cases of a folder whose name begins so; none if the folder is not on this machine.
 inline std::vector<OnnxCase> onnx_cases(const std::string& folder, const std::string& prefix = "") {
   std::vector<std::filesystem::path> paths;
-  std::error_code absent;
-  for (const auto& entry : std::filesystem::directory_iterator(onnx_folder() / folder, absent)) {
+  const auto found = test::shared_path(std::filesystem::path("data/onnx") / folder);
+  if (!found) return {};
+  for (const auto& entry : std::filesystem::directory_iterator(*found)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind(prefix, 0) == 0) paths.push_back(entry.path());
   }

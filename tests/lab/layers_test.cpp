@@ -275,7 +275,7 @@ TEST(CrossEntropy, StaysWithinItsBound) {
 
 TEST(Softmax, AgreesWithThePublishedVectors) {
   const auto cases = onnx_cases("softmax");
-  if (cases.empty()) GTEST_SKIP() << onnx_folder() << " is not on this machine";
+  if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 7U);
   for (const OnnxCase& one : cases) {
     SCOPED_TRACE(one.name);

@@ -221,7 +221,7 @@ Tensor<double> looked_up(const OnnxCase& one, const char* cache_name) {
 
 TEST(RopeTurn, AgreesWithThePublishedVectors) {
   const auto cases = onnx_cases("rotary_embedding");
-  if (cases.empty()) GTEST_SKIP() << onnx_folder() << " is not on this machine";
+  if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 8U);
   for (const OnnxCase& one : cases) {
     SCOPED_TRACE(one.name);

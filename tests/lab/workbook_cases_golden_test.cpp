@@ -22,6 +22,7 @@
 #include "attest/lab/workbook.h"
 #include "tests/support/bits.h"
 #include "tests/support/matrices.h"
+#include "tests/support/shared_files.h"
 #include "tests/support/whole_sum.h"
 
 namespace attest::lab::workbook {
@@ -345,9 +346,9 @@ TEST(WorkbookCases, OurRecordingAgreesOrIsAttributed) {
 }
 
 TEST(WorkbookCases, TheReleaseRecordingAgreesOrIsAttributed) {
-  const std::string path = ATTEST_SOURCE_DIR "/../shared/data/workbook/cases.jsonl";
-  if (!std::ifstream(path)) GTEST_SKIP() << "the 500 cases of the release are not beside the tree";
-  EXPECT_EQ(judge_file(path), 500);
+  const auto path = test::shared_path("data/workbook/cases.jsonl");
+  if (!path) GTEST_SKIP() << test::not_shared;
+  EXPECT_EQ(judge_file(path->string()), 500);
 }
 
 }  // namespace

@@ -202,16 +202,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The folder of models and goldens beside the source tree, if this checkout has it.
-inline std::optional<std::filesystem::path> shared_folder() {
-#ifdef ATTEST_SOURCE_DIR
-  std::filesystem::path folder = std::filesystem::path(ATTEST_SOURCE_DIR) / ".." / "shared";
-#else
-  std::filesystem::path folder = "../shared";
-#endif
-  if (const char* named = std::getenv("ATTEST_SHARED_DIR")) folder = named;
-  if (!std::filesystem::is_directory(folder / "data")) return std::nullopt;
-  return folder.lexically_normal();
-}
-
 }  // namespace attest::test

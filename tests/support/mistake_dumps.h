@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "attest/check/mistakes/claim.h"
 #include "attest/io/safetensors.h"
+#include "tests/support/shared_files.h"
 
 /// The recorded mistakes of shared/data/mistakes as dumps: what each set claims is said here, and
 /// neither the names of the tensors nor the file's text reach what is judged.
@@ -105,12 +105,11 @@ inline void claim_of(MistakeSet& set, const io::NamedTensors& file) {
   }
 }
 
-/// Nothing without ATTEST_SHARED_DIR.
+/// Nothing if this machine lacks the recordings.
 inline std::optional<MistakeSet> read_mistake_set(const std::string& name) {
-  const char* shared = std::getenv("ATTEST_SHARED_DIR");
-  if (shared == nullptr) return std::nullopt;
-  const auto file =
-      io::read_safetensors(std::string(shared) + "/data/mistakes/" + name + ".safetensors");
+  const auto path = shared_path("data/mistakes/" + name + ".safetensors");
+  if (!path) return std::nullopt;
+  const auto file = io::read_safetensors(path->string());
   if (!file) return std::nullopt;
   MistakeSet out{.name = name};
   out.claim.call.query = *file->find("in.q")->to_f64("q");
