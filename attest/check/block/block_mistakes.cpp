@@ -196,7 +196,7 @@ void add_norm_mistakes(Entries& entries) {
         entry.with_values ? std::span<const double>(epsilons) : std::span<const double>();
     entries.add({.name = sentence("norm.", entry.name),
                  .what = sentence("Every norm of the block ", entry.what, "."),
-                 .look_for = sentence("Look for ", entry.look_for, "."),
+                 .look_for = sentence(entry.look_for, "."),
                  .seen_in = entry.seen_in,
                  .values = values},
                 [make = entry.make](BlockRecipe& r, const BlockConfig& c, double value) {
@@ -208,7 +208,7 @@ void add_norm_mistakes(Entries& entries) {
       const auto place = static_cast<NormPlace>(n);
       entries.add({.name = sentence(norm_names[n].name, ".", entry.name),
                    .what = sentence(norm_names[n].subject, "alone ", entry.what, "."),
-                   .look_for = sentence("Look for ", entry.look_for, "."),
+                   .look_for = sentence(entry.look_for, "."),
                    .seen_in = entry.seen_in,
                    .values = values},
                   [make = entry.make, place](BlockRecipe& r, const BlockConfig& c, double value) {
@@ -225,20 +225,20 @@ void add_matrix_mistakes(Entries& entries) {
     const std::string subject = matrix_names[n].subject;
     entries.add({.name = name + "_transposed",
                  .what = subject + "multiplies by its matrix's transpose.",
-                 .look_for = "Look for y = x·W against y = x·Wᵀ: nn.Linear stores output × input, "
+                 .look_for = "y = x·W against y = x·Wᵀ: nn.Linear stores output × input, "
                              "Conv1D and Flax's Dense input × output."},
                 [which](BlockRecipe& r, const BlockConfig& c, double) {
                   return r.matrix(which).transposed = is_square(c, which) && has_matrix(c, which);
                 });
     entries.add({.name = name + "_bias_missing",
                  .what = subject + "does not add its bias.",
-                 .look_for = "Look for bias=False, or a bias that is not loaded."},
+                 .look_for = "bias=False, or a bias that is not loaded."},
                 [which](BlockRecipe& r, const BlockConfig& c, double) {
                   return r.matrix(which).without_bias = has_matrix(c, which);
                 });
     entries.add({.name = name + "_bias_twice",
                  .what = subject + "adds its bias twice.",
-                 .look_for = "Look for a bias in the layer and again in the kernel's epilogue, or "
+                 .look_for = "a bias in the layer and again in the kernel's epilogue, or "
                              "one added on every rank before the sum."},
                 [which](BlockRecipe& r, const BlockConfig& c, double) {
                   return r.matrix(which).bias_twice = has_matrix(c, which);
@@ -246,7 +246,7 @@ void add_matrix_mistakes(Entries& entries) {
   }
   entries.add({.name = "projection.all_transposed",
                .what = "All four projections of attention multiply by their matrices' transposes.",
-               .look_for = "Look for weights of nn.Linear (output × input) loaded as input × "
+               .look_for = "weights of nn.Linear (output × input) loaded as input × "
                            "output, or the reverse; square matrices do not complain."},
               [](BlockRecipe& r, const BlockConfig& c, double) {
                 for (std::size_t n = 0; n < 4; ++n) {
@@ -258,21 +258,21 @@ void add_matrix_mistakes(Entries& entries) {
               });
   entries.add({.name = "projection.bias_missing",
                .what = "No projection of attention adds its bias.",
-               .look_for = "Look for qkv_bias=False, or biases that are not loaded."},
+               .look_for = "qkv_bias=False, or biases that are not loaded."},
               [](BlockRecipe& r, const BlockConfig&, double) {
                 for (std::size_t n = 0; n < 4; ++n) r.linear[n].without_bias = true;
                 return true;
               });
   entries.add({.name = "ffn.bias_missing",
                .what = "No projection of the feed-forward layer adds its bias.",
-               .look_for = "Look for bias=False in the feed-forward layer, or biases not loaded."},
+               .look_for = "bias=False in the feed-forward layer, or biases not loaded."},
               [](BlockRecipe& r, const BlockConfig&, double) {
                 for (std::size_t n = 4; n < matrices; ++n) r.linear[n].without_bias = true;
                 return true;
               });
   entries.add({.name = "projection.output_missing",
                .what = "The merged heads go on without the output projection.",
-               .look_for = "Look for out_proj, o_proj or c_proj: built but not called."},
+               .look_for = "out_proj, o_proj or c_proj: built but not called."},
               [](BlockRecipe& r, const BlockConfig& c, double) {
                 return r.matrix(Matrix::output).missing = is_square(c, Matrix::output);
               });
@@ -290,7 +290,7 @@ void add_matrix_mistakes(Entries& entries) {
     entries.add({.name = tied.name,
                  .what = sentence(matrix_names[static_cast<std::size_t>(tied.which)].subject,
                                   "multiplies by the matrix of another projection."),
-                 .look_for = "Look for the name that this matrix is loaded by, and for tied or "
+                 .look_for = "the name that this matrix is loaded by, and for tied or "
                              "shared parameters."},
                 [tied](BlockRecipe& r, const BlockConfig& c, double) {
                   r.matrix(tied.which).weights_of = tied.weights_of;
@@ -304,7 +304,7 @@ void add_block_mistakes(Entries& entries) {
   const auto placed = [&](NormPlacement placement, const char* name, const char* what) {
     entries.add({.name = name,
                  .what = what,
-                 .look_for = "Look for the order of norm, layer and residual: x + f(norm(x)), "
+                 .look_for = "the order of norm, layer and residual: x + f(norm(x)), "
                              "norm(x + f(x)), x + norm(f(norm(x))).",
                  .reroutes = true},
                 [placement](BlockRecipe& r, const BlockConfig& c, double) {
@@ -333,22 +333,22 @@ void add_block_mistakes(Entries& entries) {
     };
     change(
         "missing", sentence("What went into ", layer, " is not added to its result."),
-        "Look for x = f(x) where x = x + f(x) is meant.",
+        "x = f(x) where x = x + f(x) is meant.",
         [n](BlockRecipe& r, const BlockConfig&, double) { return r.residuals[n].missing = true; });
     change("from_normed",
            sentence("The normalised rows are added to the result of ", layer,
                     ", not the rows before the norm."),
-           "Look for x = norm(x); x = x + f(x): the residual's x has been overwritten.",
+           "x = norm(x); x = x + f(x): the residual's x has been overwritten.",
            [n](BlockRecipe& r, const BlockConfig& c, double) {
              r.residuals[n].from_normed = true;
              return c.placement != NormPlacement::post;
            });
     change(
         "doubled", sentence("What went into ", layer, " is added twice."),
-        "Look for a layer that adds its own input inside a block that adds it again.",
+        "a layer that adds its own input inside a block that adds it again.",
         [n](BlockRecipe& r, const BlockConfig&, double) { return r.residuals[n].doubled = true; });
     change("without_layer", sentence("The result of ", layer, " is not added."),
-           "Look for a result that is computed and dropped: a missing assignment, a layer scale "
+           "a result that is computed and dropped: a missing assignment, a layer scale "
            "of zero, a skipped layer.",
            [n](BlockRecipe& r, const BlockConfig&, double) {
              r.residuals[n].branch = 0;
@@ -358,7 +358,7 @@ void add_block_mistakes(Entries& entries) {
         "dropout_scale",
         sentence("The result of ", layer,
                  " is multiplied by 1/(1 − p): the scale of a dropout that drops nothing."),
-        "Look for dropout in training mode, or its scale applied at inference.",
+        "dropout in training mode, or its scale applied at inference.",
         [n](BlockRecipe& r, const BlockConfig&, double p) {
           r.residuals[n].branch = 1 / (1 - p);
           return true;
@@ -367,7 +367,7 @@ void add_block_mistakes(Entries& entries) {
   }
   entries.add({.name = "block.residuals_missing",
                .what = "Neither layer's input is added to its result.",
-               .look_for = "Look for x = f(x) where x = x + f(x) is meant."},
+               .look_for = "x = f(x) where x = x + f(x) is meant."},
               [](BlockRecipe& r, const BlockConfig&, double) {
                 r.residuals[0].missing = r.residuals[1].missing = true;
                 return true;
@@ -376,12 +376,12 @@ void add_block_mistakes(Entries& entries) {
       {.name = "block.residual2_from_x",
        .what = "The block's input is added to the feed-forward layer's result, not what "
                "attention made of it.",
-       .look_for = "Look for the variable that the second residual adds."},
+       .look_for = "the variable that the second residual adds."},
       [](BlockRecipe& r, const BlockConfig&, double) { return r.residuals[1].from_x = true; });
   entries.add({.name = "block.parallel_one_norm",
                .what = "The feed-forward layer reads what attention read, beside it, not after it "
                        "(GPT-J).",
-               .look_for = "Look for x + attention(n) + ffn(n): the parallel form.",
+               .look_for = "x + attention(n) + ffn(n): the parallel form.",
                .reroutes = true},
               [](BlockRecipe& r, const BlockConfig& c, double) {
                 r.ffn_place = BlockRecipe::Ffn::beside_norm1;
@@ -390,7 +390,7 @@ void add_block_mistakes(Entries& entries) {
   entries.add({.name = "block.parallel_two_norms",
                .what = "The feed-forward layer reads its own norm of the block's input, beside "
                        "attention, not after it (GPT-NeoX).",
-               .look_for = "Look for use_parallel_residual: x + attention(norm1(x)) + "
+               .look_for = "use_parallel_residual: x + attention(norm1(x)) + "
                            "ffn(norm2(x)).",
                .reroutes = true},
               [](BlockRecipe& r, const BlockConfig& c, double) {
@@ -400,14 +400,14 @@ void add_block_mistakes(Entries& entries) {
   entries.add(
       {.name = "block.ffn_reads_residual",
        .what = "The feed-forward layer reads the residual, not its norm.",
-       .look_for = "Look for ffn(x) where ffn(norm2(x)) is meant; the norm may be computed "
+       .look_for = "ffn(x) where ffn(norm2(x)) is meant; the norm may be computed "
                    "and not used.",
        .reroutes = true},
       [](BlockRecipe& r, const BlockConfig&, double) { return r.ffn_reads_residual = true; });
   entries.add({.name = "block.stream_bf16",
                .kind = MistakeKind::rounding,
                .what = "The residual stream is rounded to bfloat16.",
-               .look_for = "Look for residuals added in bfloat16 (autocast, fp32_residual off)."},
+               .look_for = "residuals added in bfloat16 (autocast, fp32_residual off)."},
               [](BlockRecipe& r, const BlockConfig&, double) {
                 r.stream = ResidualRounding::bf16;
                 return true;
@@ -415,7 +415,7 @@ void add_block_mistakes(Entries& entries) {
   entries.add({.name = "block.stream_f16",
                .kind = MistakeKind::rounding,
                .what = "The residual stream is rounded to float16.",
-               .look_for = "Look for residuals added in float16 (autocast, fp32_residual off)."},
+               .look_for = "residuals added in float16 (autocast, fp32_residual off)."},
               [](BlockRecipe& r, const BlockConfig&, double) {
                 r.stream = ResidualRounding::f16;
                 return true;

@@ -24,7 +24,7 @@ bool rescaled(Recipe& r, double scale) {
 }
 
 void add_head_mistakes(Entries& e) {
-  constexpr const char* split = "Look for view or reshape to [B, T, H, D] before the transpose.";
+  constexpr const char* split = "view or reshape to [B, T, H, D] before the transpose.";
   e.add({.name = "heads.split_by_reshape",
          .what = "The projections' memory is taken as [H, T, D] as it lies, without a transpose.",
          .look_for = split,
@@ -35,7 +35,7 @@ void add_head_mistakes(Entries& e) {
         });
   e.add({.name = "heads.merged_by_reshape",
          .what = "The heads' memory [H, T, E] is taken as [T, H·E] as it lies: no transpose back.",
-         .look_for = "Look for transpose(1, 2) before the heads are viewed as [B, T, C].",
+         .look_for = "transpose(1, 2) before the heads are viewed as [B, T, C].",
          .seen_in = "jsbaan/transformer-from-scratch#6, chelsea0x3b/dfdx#158, "
                     "pytorch/pytorch#67651, meta-pytorch/opacus#825"},
         [](Recipe& r, const Config& c, double) {
@@ -53,21 +53,21 @@ void add_head_mistakes(Entries& e) {
         });
   e.add({.name = "heads.split_by_feature",
          .what = "Heads are the fast axis of a projection: feature d of head h lies at d·H + h.",
-         .look_for = "Look for '(d h)' for '(h d)' in a rearrange, or view to [B, T, D, H]."},
+         .look_for = "'(d h)' for '(h d)' in a rearrange, or view to [B, T, D, H]."},
         [](Recipe& r, const Config& c, double) {
           r.attend.query_heads = r.attend.key_heads = r.attend.value_heads = HeadOrder::by_feature;
           return c.heads > 1 && (c.head_dim > 1 || c.value_dim > 1);
         });
   e.add({.name = "heads.merged_by_feature",
          .what = "The heads are merged with the head as the fast axis.",
-         .look_for = "Look for the order of the last two axes when heads are merged."},
+         .look_for = "the order of the last two axes when heads are merged."},
         [](Recipe& r, const Config& c, double) {
           r.attend.merge = HeadOrder::by_feature;
           return c.heads > 1 && c.value_dim > 1;
         });
   e.add({.name = "heads.tiled",
          .what = "Query head h reads key/value head h mod G, not h div (H/G).",
-         .look_for = "Look for repeat or tile where repeat_interleave is meant.",
+         .look_for = "repeat or tile where repeat_interleave is meant.",
          .seen_in = "onnx/onnx#7274, ekzhang/jax-js#180, apple/axlearn#842"},
         [](Recipe& r, const Config& c, double) {
           r.attend.tiled_heads = true;
@@ -75,7 +75,7 @@ void add_head_mistakes(Entries& e) {
         });
   e.add({.name = "heads.all_use_kv0",
          .what = "Every query head reads the first key/value head.",
-         .look_for = "Look for the key/value head's index or stride: zero for all heads.",
+         .look_for = "the key/value head's index or stride: zero for all heads.",
          .seen_in = "BobMcDear/attorch#14, PSAL-POSTECH/ONNXim#34"},
         [](Recipe& r, const Config& c, double) {
           r.attend.first_kv_head = true;
@@ -95,7 +95,7 @@ void add_head_mistakes(Entries& e) {
                                  "The packed projection is [H][D][3] and is read as [3][H][D]."}}) {
     e.add({.name = p.name,
            .what = p.what,
-           .look_for = "Look for how qkv is cut: chunk(3) against view(H, 3, D) (GPT-NeoX, BLOOM).",
+           .look_for = "how qkv is cut: chunk(3) against view(H, 3, D) (GPT-NeoX, BLOOM).",
            .seen_in = "awslabs/slapo#46, tenstorrent/tt-metal#6243",
            .reroutes = true},
           [packing = p.packing](Recipe& r, const Config& c, double) {
@@ -119,7 +119,7 @@ void add_head_mistakes(Entries& e) {
                              "Query and value weights are taken for each other.", true, true}}) {
     e.add({.name = s.name,
            .what = s.what,
-           .look_for = "Look for the order q, k, v of the arguments and of the loaded names; Keras "
+           .look_for = "the order q, k, v of the arguments and of the loaded names; Keras "
                        "calls (query, value, key).",
            .seen_in = "trymirai/lalamo#272",
            .reroutes = true},
@@ -159,12 +159,12 @@ void add_score_mistakes(Entries& e) {
   for (const Scale& s : scales) {
     e.add({.name = s.name,
            .what = s.what,
-           .look_for = "Look for the number under the root where the scores are divided."},
+           .look_for = "the number under the root where the scores are divided."},
           [scale = s.scale](Recipe& r, const Config& c, double) { return rescaled(r, scale(c)); });
   }
   e.add({.name = "softcap.missing",
          .what = "The scores are not capped.",
-         .look_for = "Look for attn_logit_softcapping in the config."},
+         .look_for = "attn_logit_softcapping in the config."},
         [](Recipe& r, const Config& c, double) {
           r.attend.softcap.reset();
           return c.softcap.has_value();
@@ -183,7 +183,7 @@ void add_score_mistakes(Entries& e) {
              Visible::reversed}}) {
     e.add({.name = rule.name,
            .what = rule.what,
-           .look_for = "Look for tril and triu, their diagonal argument, and is_causal.",
+           .look_for = "tril and triu, their diagonal argument, and is_causal.",
            .seen_in = rule.visible == Visible::strict ? "pbloem/former#10" : ""},
           [visible = rule.visible](Recipe& r, const Config& c, double) {
             r.attend.visible = visible;
@@ -192,35 +192,35 @@ void add_score_mistakes(Entries& e) {
   }
   e.add({.name = "causal.added",
          .what = "A query sees only the keys up to its own, though every key is visible.",
-         .look_for = "Look for is_causal=True in an encoder."},
+         .look_for = "is_causal=True in an encoder."},
         [](Recipe& r, const Config& c, double) {
           r.attend.visible = Visible::causal;
           return !c.causal;
         });
   e.add({.name = "causal.after_softmax",
          .what = "Hidden weights are set to zero after the softmax, and the rest not renormalised.",
-         .look_for = "Look for the mask: it must come before the softmax."},
+         .look_for = "the mask: it must come before the softmax."},
         [](Recipe& r, const Config& c, double) {
           r.attend.after_softmax = true;
           return c.causal;
         });
   e.add({.name = "alibi.missing",
          .what = "No ALiBi is added to the scores.",
-         .look_for = "Look for the ALiBi bias: built, and added?"},
+         .look_for = "the ALiBi bias: built, and added?"},
         [](Recipe& r, const Config& c, double) {
           r.attend.alibi = false;
           return c.alibi;
         });
   e.add({.name = "alibi.sign",
          .what = "ALiBi is added with the wrong sign: far keys gain.",
-         .look_for = "Look for the sign of slope × distance."},
+         .look_for = "the sign of slope × distance."},
         [](Recipe& r, const Config& c, double) {
           r.attend.alibi_sign = -1;
           return c.alibi;
         });
   e.add({.name = "alibi.geometric_non_pow2",
          .what = "The slopes are 2^(−8(h+1)/H) though H is no power of two.",
-         .look_for = "Look for how slopes are made when the head count is no power of two.",
+         .look_for = "how slopes are made when the head count is no power of two.",
          .seen_in = "ml-explore/mlx#3071, paiml/aprender#2143"},
         [](Recipe& r, const Config& c, double) {
           r.attend.alibi_geometric = true;
@@ -235,7 +235,7 @@ void add_score_mistakes(Entries& e) {
        {Axes{"softmax.over_queries", "The softmax is over queries, not keys.", Over::queries},
         Axes{"softmax.over_heads", "The softmax is over heads.", Over::heads},
         Axes{"softmax.missing", "There is no softmax.", Over::nothing}}) {
-    e.add({.name = axes.name, .what = axes.what, .look_for = "Look for the softmax's axis."},
+    e.add({.name = axes.name, .what = axes.what, .look_for = "the softmax's axis."},
           [over = axes.over](Recipe& r, const Config& c, double) {
             r.attend.softmax = over;
             return over != Over::heads || c.heads > 1;
@@ -248,19 +248,18 @@ void add_score_mistakes(Entries& e) {
   };
   for (const Forms& f :
        {Forms{Form::base2, "softmax.base2", "The softmax has powers of 2 for powers of e.",
-              "Look for exp2 without the factor log2(e) in the scale."},
+              "exp2 without the factor log2(e) in the scale."},
         Forms{Form::log2e_twice, "softmax.exp_with_log2e",
               "The softmax has powers of e, and the factor log2(e) that powers of 2 need.",
-              "Look for exp where exp2 is meant."},
+              "exp where exp2 is meant."},
         Forms{Form::twice, "softmax.twice", "The softmax is taken twice.",
-              "Look for a softmax on weights that are one already."},
+              "a softmax on weights that are one already."},
         Forms{Form::plus_one, "softmax.plus_one", "There is 1 more in the softmax's sum (a sink).",
-              "Look for softmax_one, or a sink of zero."},
+              "softmax_one, or a sink of zero."},
         Forms{Form::unnormalised, "softmax.unnormalised",
-              "The exponentials are not divided by their sum.",
-              "Look for the division by the sum."},
+              "The exponentials are not divided by their sum.", "the division by the sum."},
         Forms{Form::sigmoid, "softmax.sigmoid", "There is a sigmoid for the softmax.",
-              "Look for sigmoid attention."}}) {
+              "sigmoid attention."}}) {
     e.add({.name = f.name, .what = f.what, .look_for = f.look_for},
           [form = f.form](Recipe& r, const Config&, double) {
             r.attend.form = form;
@@ -270,7 +269,7 @@ void add_score_mistakes(Entries& e) {
   e.add({.name = "attention.dropout_scale",
          .what = "The weights are multiplied by 1/(1 − p): the scale of a dropout that drops "
                  "nothing.",
-         .look_for = "Look for dropout in training mode, or its scale applied at inference.",
+         .look_for = "dropout in training mode, or its scale applied at inference.",
          .seen_in = "pytorch/pytorch#124464, suno-ai/bark#662",
          .values = dropout_rates},
         [](Recipe& r, const Config&, double p) {
@@ -301,12 +300,11 @@ void add_rope_mistakes(Entries& e) {
             return c.rope.has_value() && make(r.attend.rope, c, value);
           });
   };
-  rope("rope.none", "Queries and keys are not turned.",
-       "Look for the call of the rotary embedding.",
+  rope("rope.none", "Queries and keys are not turned.", "the call of the rotary embedding.",
        [](RopeRecipe& r, const Config&, double) { return r.none = true; });
   rope(
       "rope.interleaved_for_half", "Features 2i and 2i + 1 turn together, not i and i + R/2.",
-      "Look for x[..., ::2] against rotate_half, and whether the weights were permuted.",
+      "x[..., ::2] against rotate_half, and whether the weights were permuted.",
       [](RopeRecipe& r, const Config& c, double) {
         r.pairing = RopePairing::interleaved;
         return c.rope->pairing == RopePairing::half;
@@ -314,32 +312,31 @@ void add_rope_mistakes(Entries& e) {
       "EleutherAI/gpt-neox#834, huggingface/transformers#25199, tenstorrent/tt-metal#26844");
   rope(
       "rope.half_for_interleaved", "Features i and i + R/2 turn together, not 2i and 2i + 1.",
-      "Look for rotate_half against x[..., ::2], and whether the weights were permuted.",
+      "rotate_half against x[..., ::2], and whether the weights were permuted.",
       [](RopeRecipe& r, const Config& c, double) {
         r.pairing = RopePairing::half;
         return c.rope->pairing == RopePairing::interleaved;
       },
       "EleutherAI/gpt-neox#834, huggingface/transformers#25199");
-  rope("rope.query_only", "Only queries are turned.", "Look for the rotation of the keys.",
+  rope("rope.query_only", "Only queries are turned.", "the rotation of the keys.",
        [](RopeRecipe& r, const Config&, double) { return r.skips_key = true; });
-  rope("rope.key_only", "Only keys are turned.", "Look for the rotation of the queries.",
+  rope("rope.key_only", "Only keys are turned.", "the rotation of the queries.",
        [](RopeRecipe& r, const Config&, double) { return r.skips_query = true; });
   rope(
-      "rope.value_too", "Values are turned as well.", "Look for what is rotated: not the values.",
+      "rope.value_too", "Values are turned as well.", "what is rotated: not the values.",
       [](RopeRecipe& r, const Config& c, double) {
         r.turns_value = true;
         return c.head_dim == c.value_dim;
       },
       "trymirai/lalamo#272");
   rope("rope.applied_twice", "Queries and keys are turned twice.",
-       "Look for a rotation in the projection and again in the kernel.",
+       "a rotation in the projection and again in the kernel.",
        [](RopeRecipe& r, const Config&, double) { return r.twice = true; });
-  rope("rope.backwards", "The turn has the wrong direction: −sin.",
-       "Look for the sign in rotate_half.",
+  rope("rope.backwards", "The turn has the wrong direction: −sin.", "the sign in rotate_half.",
        [](RopeRecipe& r, const Config&, double) { return r.backwards = true; });
   rope(
       "rope.query_offset", "Queries are turned by one position too many.",
-      "Look for the cache length that positions start from.",
+      "the cache length that positions start from.",
       [](RopeRecipe& r, const Config&, double) {
         r.query_offset = 1;
         return true;
@@ -348,7 +345,7 @@ void add_rope_mistakes(Entries& e) {
   rope(
       "rope.positions_from_one",
       "Positions count from 1; the scores are the same, the turned tables are not.",
-      "Look for the first position.",
+      "the first position.",
       [](RopeRecipe& r, const Config&, double) {
         r.query_offset = r.key_offset = 1;
         return true;
@@ -356,44 +353,44 @@ void add_rope_mistakes(Entries& e) {
       "", {}, MistakeKind::harmless);
   rope(
       "rope.base", "The frequencies are powers of another base.",
-      "Look for rope_theta: 10000 in Llama 2, 500000 in Llama 3, 1000000 in Qwen and Mixtral.",
+      "rope_theta: 10000 in Llama 2, 500000 in Llama 3, 1000000 in Qwen and Mixtral.",
       [](RopeRecipe& r, const Config& c, double value) {
         r.base = value;
         return c.rope->base != value;
       },
       "", rope_bases);
   rope("rope.exponent_by_pair", "The frequencies are base^(−i/R), not base^(−2i/R).",
-       "Look for arange(0, R, 2) against arange(R/2).",
+       "arange(0, R, 2) against arange(R/2).",
        [](RopeRecipe& r, const Config&, double) { return r.exponent_by_pair = true; });
   rope(
       "rope.mixed_layout_tables", "Cosines and sines are laid out for the other pairing.",
-      "Look for cat((freqs, freqs)) against repeat_interleave.",
+      "cat((freqs, freqs)) against repeat_interleave.",
       [](RopeRecipe& r, const Config&, double) { return r.tables_of_other_pairing = true; },
       "karpathy/nanochat#264, huggingface/transformers#47403");
   rope("rope.last_features", "The last R features of a head turn, not the first.",
-       "Look for how a partly rotated head is cut.", [](RopeRecipe& r, const Config& c, double) {
+       "how a partly rotated head is cut.", [](RopeRecipe& r, const Config& c, double) {
          r.last_features = true;
          return c.rope->rotary_dim != 0 && c.rope->rotary_dim < c.head_dim;
        });
   rope("rope.all_features", "All of a head's features turn, not only the first R.",
-       "Look for partial_rotary_factor or rotary_pct.", [](RopeRecipe& r, const Config& c, double) {
+       "partial_rotary_factor or rotary_pct.", [](RopeRecipe& r, const Config& c, double) {
          r.rotary_dim = 0;
          return c.rope->rotary_dim != 0 && c.rope->rotary_dim < c.head_dim && c.head_dim % 2 == 0;
        });
   rope("rope.half_of_features", "Only half of the features turn that should.",
-       "Look for partial_rotary_factor or rotary_pct.", [](RopeRecipe& r, const Config& c, double) {
+       "partial_rotary_factor or rotary_pct.", [](RopeRecipe& r, const Config& c, double) {
          const std::int64_t width = c.rope->rotary_dim == 0 ? c.head_dim : c.rope->rotary_dim;
          r.rotary_dim = width / 2;
          return width % 4 == 0;
        });
   rope("rope.frequencies_by_head_dim",
        "The frequencies are base^(−2i/D) though only R features turn.",
-       "Look for the width in the exponent.", [](RopeRecipe& r, const Config& c, double) {
+       "the width in the exponent.", [](RopeRecipe& r, const Config& c, double) {
          r.whole_width = true;
          return c.rope->rotary_dim != 0 && c.rope->rotary_dim < c.head_dim;
        });
   rope("rope.across_heads", "All heads are turned as one wide row, before they are split.",
-       "Look for the rotation: after the heads are split, on D features.",
+       "the rotation: after the heads are split, on D features.",
        [](RopeRecipe& r, const Config& c, double) {
          r.across_heads = true;
          return c.heads > 1 && c.head_dim % 2 == 0;
@@ -418,7 +415,7 @@ void add_ffn_mistakes(Entries& e) {
         Form{ActivationForm::none, "ffn.activation_missing", "There is no activation."}}) {
     e.add({.name = f.name,
            .what = f.what,
-           .look_for = "Look for the activation's name: nn.GELU() is erf, gelu_new and JAX's gelu "
+           .look_for = "the activation's name: nn.GELU() is erf, gelu_new and JAX's gelu "
                        "are tanh, quick_gelu is CLIP's."},
           [form = f.form](Recipe& r, const Config&, double) {
             const bool other = r.ffn.activation != form;
@@ -429,7 +426,7 @@ void add_ffn_mistakes(Entries& e) {
   const auto gated = [&](const char* name, const char* what, bool FfnRecipe::*field) {
     e.add({.name = name,
            .what = what,
-           .look_for = "Look for activation(gate) * up, and for the halves of a packed gate_up.",
+           .look_for = "activation(gate) * up, and for the halves of a packed gate_up.",
            .reroutes = true},
           [field](Recipe& r, const Config& c, double) { return r.ffn.*field = c.gated; });
   };
