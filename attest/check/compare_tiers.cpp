@@ -11,6 +11,7 @@
 
 #include "attest/attention/attention.h"
 #include "attest/base/text.h"
+#include "attest/base/widened.h"
 #include "attest/check/engine_bound.h"
 #include "attest/check/plain_row.h"
 #include "attest/lab/attention_row.h"
@@ -30,11 +31,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 Failure bad_option(std::string message) {
   return {ErrorKind::value, "bad-option", "[compare] " + std::move(message)};
 }
-
-double widened(double x) { return x; }
-double widened(float x) { return x; }
-double widened(BFloat16 x) { return to_double(x); }
-double widened(Half x) { return to_double(x); }
 
 /// The same numbers in another type, if it has them all.
 template <class T>

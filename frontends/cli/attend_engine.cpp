@@ -6,15 +6,11 @@
 
 #include "attest/attention/attention.h"
 #include "attest/base/text.h"
+#include "attest/base/widened.h"
 #include "frontends/cli/attend_tiers.h"
 
 namespace attest::cli {
 namespace {
-
-double as_double(double x) { return x; }
-double as_double(float x) { return x; }
-double as_double(BFloat16 x) { return to_double(x); }
-double as_double(Half x) { return to_double(x); }
 
 template <class T, std::size_t Rank>
 Tensor<double> as_doubles(const View<const T, Rank>& from) {
@@ -23,7 +19,7 @@ Tensor<double> as_doubles(const View<const T, Rank>& from) {
   for (double& x : out.elements()) {
     std::int64_t offset = 0;
     for (std::size_t axis = 0; axis < Rank; ++axis) offset += at[axis] * from.strides[axis];
-    x = as_double(from.data[offset]);
+    x = attest::widened(from.data[offset]);
     for (std::size_t axis = Rank; axis-- > 0;) {
       if (++at[axis] < from.extents[axis]) break;
       at[axis] = 0;

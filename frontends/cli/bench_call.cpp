@@ -6,6 +6,7 @@
 
 #include "attest/attention/attention.h"
 #include "attest/attention/attention_backward.h"
+#include "attest/base/widened.h"
 #include "attest/lab/attention.h"
 #include "attest/lab/attention_backward.h"
 #include "frontends/cli/bench_run.h"

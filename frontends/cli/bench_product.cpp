@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "attest/base/widened.h"
 #include "attest/lab/exact_sum.h"
 #include "attest/linalg/gemm.h"
 #include "frontends/cli/bench_run.h"

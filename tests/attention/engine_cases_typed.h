@@ -6,28 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <type_traits>
 
 #include "attest/attention/attention.h"
 #include "attest/attention/attention_backward.h"
+#include "attest/base/widened.h"
 #include "tests/attention/engine_cases.h"
 #include "tests/support/bits.h"
 
 /// Running the engine on a case: in the case's type, with the case's strides.
 namespace attest::test {
-
-template <class T>
-T stored_as(double value) {
-  if constexpr (std::is_same_v<T, BFloat16>) return to_bfloat16(value);
-  if constexpr (std::is_same_v<T, Half>) return to_half(value);
-  if constexpr (std::is_same_v<T, float>) return to_float_nearest(value);
-  if constexpr (std::is_same_v<T, double>) return value;
-}
-template <class T>
-double widened(T value) {
-  if constexpr (std::is_floating_point_v<T>) return static_cast<double>(value);
-  if constexpr (!std::is_floating_point_v<T>) return to_double(value);
-}
 
 /// Elements with strides, among gaps of NaN.
 template <class T, std::size_t Rank>
@@ -79,7 +66,7 @@ Placed<T, 4> place_for(const Shape& extents, Layout layout) {
   }
   Placed<T, 4> out;
   const auto size = static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * row);
-  out.memory.assign(size, stored_as<T>(std::numeric_limits<double>::quiet_NaN()));
+  out.memory.assign(size, attest::rounded_to<T>(std::numeric_limits<double>::quiet_NaN()));
   out.used.assign(size, false);
   T* first = out.memory.data();
   if (layout == Layout::backwards && shape[2] > 0) {
@@ -100,7 +87,8 @@ Placed<T, 4> placed(const Tensor<double>& tensor, Layout layout) {
   Placed<T, 4> out = place_for<T>(tensor.shape(), layout);
   const auto from = tensor.view<4>();
   for_each_index(out.view.extents, [&](const auto& index) {
-    out.view.data[offset_in(out.view, index)] = stored_as<T>(from.data[offset_in(from, index)]);
+    out.view.data[offset_in(out.view, index)] =
+        attest::rounded_to<T>(from.data[offset_in(from, index)]);
   });
   return out;
 }
