@@ -16,9 +16,12 @@
 #include "attest/attention/attention_backward.h"
 #include "attest/attention/attest_c.h"
 #include "attest/base/random.h"
+#include "tests/support/matrices.h"
 
 namespace attest {
 namespace {
+
+using test::random_numbers;
 
 static_assert(std::is_standard_layout_v<attest_attention_options>);
 static_assert(std::is_trivially_copyable_v<attest_attention_options>);
@@ -55,13 +58,6 @@ attest_output into(T& tensor) {
 }
 
 template <class T>
-Tensor<T> numbers(Random& random, Shape shape) {
-  Tensor<T> out(std::move(shape));
-  for (T& x : out.elements()) x = rounded_to<T>(random.uniform(-2, 2));
-  return out;
-}
-
-template <class T>
 bool same(const Tensor<T>& a, const Tensor<T>& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
@@ -73,11 +69,11 @@ struct Example {
   static constexpr std::int64_t B = 2, H = 2, G = 1, T_ = 3, S = 4, D = 5, E = 6;
   explicit Example(std::uint64_t seed) {
     Random random(seed);
-    query = numbers<T>(random, {B, H, T_, D});
-    key = numbers<T>(random, {B, G, S, D});
-    value = numbers<T>(random, {B, G, S, E});
-    d_output = numbers<T>(random, {B, H, T_, E});
-    bias = numbers<A>(random, {1, H, T_, S});
+    query = random_numbers<T>(random, {B, H, T_, D});
+    key = random_numbers<T>(random, {B, G, S, D});
+    value = random_numbers<T>(random, {B, G, S, E});
+    d_output = random_numbers<T>(random, {B, H, T_, E});
+    bias = random_numbers<A>(random, {1, H, T_, S});
     for (bool& x : visible.elements()) x = random.between(0, 3) != 0;
     choices.mask = Mask::causal_at(1);
     choices.mask.key_lengths = {4, 3};

@@ -4,7 +4,7 @@
 
 #include "attest/lab/attention.h"
 #include "attest/lab/attention_row.h"
-#include "attest/lab/visibility.h"
+#include "tests/attention/engine_cases_seen.h"
 #include "tests/attention/engine_cases_typed.h"
 
 namespace attest::test {
@@ -12,19 +12,6 @@ namespace {
 
 constexpr std::uint64_t seed = 20260901;
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-/// Who sees whom, [B, H, T, S], by the exact tier's reading.
-Tensor<bool> seen_by(const EngineCase& c) {
-  const auto inputs = c.inputs();
-  const auto options = c.options();
-  const auto shape = lab::check_attention(inputs, options);
-  const lab::Visibility visibility(options, *shape);
-  Tensor<bool> out({shape->B, shape->H, shape->T, shape->S});
-  for_each_index(out.view<4>().extents, [&](const auto& i) {
-    out(i[0], i[1], i[2], i[3]) = visibility.visible({i[0], i[1], i[2]}, i[3]);
-  });
-  return out;
-}
 
 /// Puts `poison` into key j and value j of every head of batch b.
 EngineCase poisoned(EngineCase c, std::int64_t b, std::int64_t j, double poison) {

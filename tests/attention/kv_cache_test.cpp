@@ -11,17 +11,13 @@
 
 #include "attest/attention/attention.h"
 #include "attest/base/random.h"
+#include "tests/support/matrices.h"
 #include "tests/support/outcome.h"
 
 namespace attest {
 namespace {
 
-template <class T>
-Tensor<T> numbers(Random& random, Shape shape) {
-  Tensor<T> out(std::move(shape));
-  for (T& x : out.elements()) x = rounded_to<T>(random.uniform(-2, 2));
-  return out;
-}
+using test::random_numbers;
 
 template <class T>
 View<const T, 4> whole(const Tensor<T>& tensor) {
@@ -64,8 +60,9 @@ TYPED_TEST(KvCacheOf, HoldsWhatWasAppendedBitForBit) {
     const std::int64_t B = random.between(1, 3), G = random.between(1, 3);
     const std::int64_t D = random.between(1, 5), E = random.between(1, 5);
     const std::int64_t S = random.between(0, 20);
-    const auto key = numbers<T>(random, {B, G, S, D});
-    const auto value = numbers<T>(random, {B, S, G, E});  // heads inside: strides must be read
+    const auto key = random_numbers<T>(random, {B, G, S, D});
+    const auto value =
+        random_numbers<T>(random, {B, S, G, E});  // heads inside: strides must be read
     const Growth growth = seed % 2 == 0 ? Growth::doubling : Growth::fixed;
     const std::int64_t room = growth == Growth::fixed ? S : random.between(0, 3);
     KvCache<T> cache({.B = B, .G = G, .capacity = room, .D = D, .E = E}, growth);
@@ -107,7 +104,7 @@ TEST(KvCache, AnAppendOfNothingWalksOverNothing) {
 
 TEST(KvCache, AppendsAPartOfItself) {
   Random random(7);
-  const auto key = numbers<float>(random, {2, 1, 3, 2});
+  const auto key = random_numbers<float>(random, {2, 1, 3, 2});
   KvCache<float> cache({.B = 2, .capacity = 3, .D = 2, .E = 2}, Growth::doubling);
   cache.append(whole(key), whole(key));
   cache.append(cache.key(), cache.value());  // grows while its own memory is read
@@ -117,7 +114,7 @@ TEST(KvCache, AppendsAPartOfItself) {
 
 TEST(KvCache, TruncateForgetsAndClearForgetsAll) {
   Random random(8);
-  const auto key = numbers<float>(random, {1, 1, 5, 2});
+  const auto key = random_numbers<float>(random, {1, 1, 5, 2});
   KvCache<float> cache({.capacity = 6, .D = 2, .E = 2});
   cache.append(whole(key), whole(key));
   cache.truncate(2);
@@ -170,9 +167,9 @@ TYPED_TEST(KvCacheOf, DecodingInChunksGivesTheBitsOfOneCall) {
     const std::int64_t B = random.between(1, 2), G = random.between(1, 2);
     const std::int64_t H = G * random.between(1, 2), S = random.between(1, 24);
     const std::int64_t D = random.between(1, 9), E = random.between(1, 9);
-    const auto query = numbers<T>(random, {B, H, S, D});
-    const auto key = numbers<T>(random, {B, G, S, D});
-    const auto value = numbers<T>(random, {B, G, S, E});
+    const auto query = random_numbers<T>(random, {B, H, S, D});
+    const auto key = random_numbers<T>(random, {B, G, S, D});
+    const auto value = random_numbers<T>(random, {B, G, S, E});
     const Execution per_row{.reproducible = Reproducible::per_row};
     const auto at_once =
         attention(whole(query), whole(key), whole(value), {.mask = Mask::causal()}, per_row);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <string>
@@ -15,27 +14,16 @@
 #include "attest/attention/onnx_attention.h"
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
-#include "tests/support/shared_files.h"
+#include "tests/support/onnx_nodes.h"
 
 namespace attest {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// One node with its inputs and the outputs that are expected of it.
-struct Node {
-  std::string name;
-  io::NamedTensors file;
+struct Node : test::OnnxNode {
   OnnxAttentionInputs inputs{};
   OnnxAttentionAttributes attributes{};
-  std::vector<std::string> mistakes{};
-
-  [[nodiscard]] std::string text(const std::string& key) const {
-    for (const auto& [name_of_entry, value] : file.metadata) {
-      if (name_of_entry == key) return value;
-    }
-    return "";
-  }
+  std::vector<std::string> recorded{};
 };
 
 void read_attributes(Node& node) {
@@ -66,15 +54,12 @@ void read_attributes(Node& node) {
   }
 }
 
-/// Every node of a folder, in the order of the names. Tensors stay where they are once read.
-std::vector<Node> nodes_of(const fs::path& folder) {
+/// Every node of an operation. Tensors stay where they are once read.
+std::vector<Node> nodes_of(const std::string& operation) {
   std::vector<Node> out;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".safetensors") continue;
-    out.push_back({.name = entry.path().stem().string(),
-                   .file = io::read_safetensors(entry.path().string()).value()});
+  for (test::OnnxNode& node : test::onnx_nodes(operation)) {
+    out.push_back({std::move(node), {}, {}, {}});
   }
-  std::sort(out.begin(), out.end(), [](const Node& a, const Node& b) { return a.name < b.name; });
   for (Node& node : out) {
     const io::NamedTensors& file = node.file;
     node.inputs = {file.find("in.Q"),
@@ -85,10 +70,7 @@ std::vector<Node> nodes_of(const fs::path& folder) {
                    file.find("in.past_value"),
                    file.find("in.nonpad_kv_seqlen")};
     read_attributes(node);
-    const std::string mistakes = node.text("mistakes");
-    if (mistakes.empty()) continue;
-    const auto list = io::parse_json(mistakes, node.name).value();
-    for (const io::Json& item : list.items()) node.mistakes.push_back(*item.string_if());
+    node.recorded = node.mistakes();
   }
   return out;
 }
@@ -149,9 +131,8 @@ double largest(const std::map<std::string, double>& all) {
 }
 
 TEST(OnnxAttention, Passes87Of87PublishedTests) {
-  const auto folder = test::shared_path("data/onnx/attention");
-  if (!folder) GTEST_SKIP() << test::not_shared;
-  const std::vector<Node> nodes = nodes_of(*folder);
+  const std::vector<Node> nodes = nodes_of("attention");
+  if (nodes.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(nodes.size(), 87U);
   double worst32 = 0, worst16 = 0;
   for (const Node& node : nodes) {
@@ -171,24 +152,23 @@ TEST(OnnxAttention, Passes87Of87PublishedTests) {
 }
 
 TEST(OnnxAttention, DisagreesWithEverySupersededExpectation) {
-  const auto folder = test::shared_path("data/onnx/attention_errata");
-  if (!folder) GTEST_SKIP() << test::not_shared;
-  const std::vector<Node> nodes = nodes_of(*folder);
+  const std::vector<Node> nodes = nodes_of("attention_errata");
+  if (nodes.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(nodes.size(), 48U);
   for (const Node& node : nodes) {
-    ASSERT_FALSE(node.mistakes.empty()) << node.name;
+    ASSERT_FALSE(node.recorded.empty()) << node.name;
     EXPECT_GT(largest(distances(node, node.attributes)), tolerance_of(node))
-        << node.name << " was published with " << node.mistakes.front()
+        << node.name << " was published with " << node.recorded.front()
         << ", and is what the adapter says";
   }
 }
 
 TEST(OnnxAttention, ExplainsTheExpectationsWithModesOneAndTwoSwapped) {
-  const auto folder = test::shared_path("data/onnx/attention_errata");
-  if (!folder) GTEST_SKIP() << test::not_shared;
+  const std::vector<Node> nodes = nodes_of("attention_errata");
+  if (nodes.empty()) GTEST_SKIP() << test::not_shared;
   int explained = 0;
-  for (const Node& node : nodes_of(*folder)) {
-    if (node.mistakes != std::vector<std::string>{"qk_output_modes_1_2_swapped"}) continue;
+  for (const Node& node : nodes) {
+    if (node.recorded != std::vector<std::string>{"qk_output_modes_1_2_swapped"}) continue;
     OnnxAttentionAttributes swapped = node.attributes;
     swapped.qk_matmul_output_mode = 3 - swapped.qk_matmul_output_mode;
     EXPECT_LE(largest(distances(node, swapped)), tolerance_of(node)) << node.name;

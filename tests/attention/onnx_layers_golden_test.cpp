@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -15,59 +14,24 @@
 #include "attest/linalg/norms.h"
 #include "attest/linalg/rope.h"
 #include "attest/linalg/softmax.h"
-#include "tests/support/shared_files.h"
+#include "tests/support/onnx_nodes.h"
 
 namespace attest {
 namespace {
 
-namespace fs = std::filesystem;
-
 // What the folder's README states for float32, absolute: the project's own.
 constexpr double tolerance = 1e-5;
 
-struct Node {
-  std::string name;
-  io::NamedTensors file{};
+using test::OnnxNode;
 
-  [[nodiscard]] bool has(const std::string& key) const { return file.find(key) != nullptr; }
-  [[nodiscard]] Tensor<float> get(const std::string& key) const {
-    const AnyTensor& tensor = *file.find(key);
-    Tensor<float> out(tensor.shape());
-    for (std::size_t n = 0; n < out.size(); ++n) {
-      out.data()[n] = static_cast<float>(tensor.number(n));
-    }
-    return out;
-  }
-  /// A numeric attribute, or what it is where it is absent.
-  [[nodiscard]] double attribute(const std::string& key, double otherwise) const {
-    for (const auto& [entry, text] : file.metadata) {
-      if (entry != "attributes") continue;
-      const auto json = io::parse_json(text, name).value();
-      const io::Json* const value = json.find(key);
-      if (value == nullptr) return otherwise;
-      const std::int64_t* const whole = value->integer_if();
-      return whole != nullptr ? static_cast<double>(*whole) : *value->double_if();
-    }
-    return otherwise;
-  }
-  /// The attribute `axis`, counted from the front.
-  [[nodiscard]] std::size_t axis(std::size_t rank) const {
-    const auto axis = static_cast<std::int64_t>(attribute("axis", -1));
-    return static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis);
-  }
-};
-
-std::vector<Node> nodes_of(const fs::path& folder) {
-  std::vector<Node> out;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".safetensors") continue;
-    out.push_back({.name = entry.path().stem().string(),
-                   .file = io::read_safetensors(entry.path().string()).value()});
-  }
+Tensor<float> numbers(const OnnxNode& node, const char* tensor) {
+  const AnyTensor& from = *node.file.find(tensor);
+  Tensor<float> out(from.shape());
+  for (std::size_t n = 0; n < out.size(); ++n) out.data()[n] = static_cast<float>(from.number(n));
   return out;
 }
 
-void expect_near(const Tensor<float>& found, const Tensor<float>& expected, const Node& node) {
+void expect_near(const Tensor<float>& found, const Tensor<float>& expected, const OnnxNode& node) {
   ASSERT_EQ(found.size(), expected.size()) << node.name;
   for (std::size_t n = 0; n < found.size(); ++n) {
     EXPECT_NEAR(found.data()[n], expected.data()[n], tolerance) << node.name << ", number " << n;
@@ -75,10 +39,10 @@ void expect_near(const Tensor<float>& found, const Tensor<float>& expected, cons
 }
 
 /// LayerNormalization and RMSNormalization: over all axes from `axis` on.
-void check_norm(const Node& node, Norm kind) {
-  const Tensor<float> x = node.get("in.X");
-  const Tensor<float> gain = node.get("in.W");
-  const Tensor<float> bias = node.has("in.B") ? node.get("in.B") : Tensor<float>();
+void check_norm(const OnnxNode& node, Norm kind) {
+  const Tensor<float> x = numbers(node, "in.X");
+  const Tensor<float> gain = numbers(node, "in.W");
+  const Tensor<float> bias = node.has("in.B") ? numbers(node, "in.B") : Tensor<float>();
   std::int64_t N = 1;
   for (std::size_t a = 0; a < node.axis(x.rank()); ++a) N *= x.extent(a);
   const std::int64_t C = static_cast<std::int64_t>(x.size()) / N;
@@ -91,15 +55,16 @@ void check_norm(const Node& node, Norm kind) {
   if (node.has("in.B")) options.bias = {bias.data(), {C}};
   if (kind == Norm::layer_norm) options.mean = {mean.data(), {N}};
   norm(View<float, 2>(y.data(), {N, C}), View<const float, 2>(x.data(), {N, C}), options);
-  expect_near(y, node.get("out.Y"), node);
-  if (node.has("out.Mean")) expect_near(mean, node.get("out.Mean"), node);
-  if (node.has("out.InvStdDev")) expect_near(inverse_deviation, node.get("out.InvStdDev"), node);
+  expect_near(y, numbers(node, "out.Y"), node);
+  if (node.has("out.Mean")) expect_near(mean, numbers(node, "out.Mean"), node);
+  if (node.has("out.InvStdDev"))
+    expect_near(inverse_deviation, numbers(node, "out.InvStdDev"), node);
 }
 
 /// Softmax and LogSoftmax along one axis: its numbers are laid beside each other, and back.
 template <class Function>
-void check_softmax(const Node& node, const Function& function) {
-  const Tensor<float> x = node.get("in.x");
+void check_softmax(const OnnxNode& node, const Function& function) {
+  const Tensor<float> x = numbers(node, "in.x");
   const std::size_t axis = node.axis(x.rank());
   const std::int64_t C = x.extent(axis);
   std::int64_t inner = 1;
@@ -116,16 +81,17 @@ void check_softmax(const Node& node, const Function& function) {
   for (std::int64_t n = 0; n < N; ++n) {
     for (std::int64_t c = 0; c < C; ++c) y.data()[place(n, c)] = rows(n, c);
   }
-  expect_near(y, node.get("out.y"), node);
+  expect_near(y, numbers(node, "out.y"), node);
 }
 
 /// RotaryEmbedding: y = cos·x + sin·x', where x' is x with each pair (a, b) turned to (−b, a). The node's
 /// cosines and sines are any numbers, and rope calculates its own; but which features are paired, which
 /// are turned at all and where the heads lie is rope's. So x' is had from rope, by a turn of all pairs
 /// by one radian, cos 1·x + sin 1·x', and what the node asks for is made from it.
-void check_rotary(const Node& node) {
-  Tensor<float> x = node.get("in.input");
-  const Tensor<float> cosines = node.get("in.cos_cache"), sines = node.get("in.sin_cache");
+void check_rotary(const OnnxNode& node) {
+  Tensor<float> x = numbers(node, "in.input");
+  const Tensor<float> cosines = numbers(node, "in.cos_cache"),
+                      sines = numbers(node, "in.sin_cache");
   const bool flat = x.rank() == 3;  // [B, T, H·D], else [B, H, T, D]
   const std::int64_t heads = flat ? static_cast<std::int64_t>(node.attribute("num_heads", 0)) : 0;
   const auto view_of = [&](Tensor<float>& tensor) {
@@ -152,7 +118,7 @@ void check_rotary(const Node& node) {
     if (d >= R) continue;  // copied by rope
     const std::int64_t pair = interleaved ? d / 2 : d % (R / 2);
     const bool by_place = node.has("in.position_ids");
-    const auto row = static_cast<std::int64_t>(by_place ? node.get("in.position_ids")(b, t)
+    const auto row = static_cast<std::int64_t>(by_place ? numbers(node, "in.position_ids")(b, t)
                                                         : static_cast<float>(b * T + t));
     const auto at = static_cast<std::size_t>(row * (R / 2) + pair);
     const double own = static_cast<double>(from(b, h, t, d));
@@ -161,37 +127,37 @@ void check_rotary(const Node& node) {
     turned(b, h, t, d) = static_cast<float>(static_cast<double>(cosines.data()[at]) * own +
                                             static_cast<double>(sines.data()[at]) * other);
   }
-  expect_near(y, node.get("out.output"), node);
+  expect_near(y, numbers(node, "out.output"), node);
 }
 
 /// Runs the check on every node of a folder, of which there must be so many.
 template <class Check>
-void on_all(const char* operation, std::size_t count, const Check& check) {
-  const auto folder = test::shared_path(std::filesystem::path("data/onnx") / operation);
-  if (!folder) GTEST_SKIP() << test::not_shared;
-  const std::vector<Node> nodes = nodes_of(*folder);
+void on_all(const std::string& operation, std::size_t count, const Check& check) {
+  const auto nodes = test::onnx_nodes(operation);
+  if (nodes.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(nodes.size(), count);
-  for (const Node& node : nodes) check(node);
+  for (const OnnxNode& node : nodes) check(node);
 }
 
 TEST(OnnxLayers, LayerNormalizationPasses19Of19) {
-  on_all("layer_normalization", 19, [](const Node& node) { check_norm(node, Norm::layer_norm); });
+  on_all("layer_normalization", 19,
+         [](const OnnxNode& node) { check_norm(node, Norm::layer_norm); });
 }
 
 TEST(OnnxLayers, RmsNormalizationPasses19Of19) {
-  on_all("rms_normalization", 19, [](const Node& node) { check_norm(node, Norm::rms_norm); });
+  on_all("rms_normalization", 19, [](const OnnxNode& node) { check_norm(node, Norm::rms_norm); });
 }
 
 TEST(OnnxLayers, RotaryEmbeddingPasses8Of8) { on_all("rotary_embedding", 8, check_rotary); }
 
 TEST(OnnxLayers, SoftmaxPasses7Of7) {
-  on_all("softmax", 7, [](const Node& node) {
+  on_all("softmax", 7, [](const OnnxNode& node) {
     check_softmax(node, [](View<float, 2> rows) { softmax(rows, rows); });
   });
 }
 
 TEST(OnnxLayers, LogSoftmaxPasses2Of2) {
-  on_all("log_softmax", 2, [](const Node& node) {
+  on_all("log_softmax", 2, [](const OnnxNode& node) {
     check_softmax(node, [](View<float, 2> rows) { log_softmax(rows, rows); });
   });
 }

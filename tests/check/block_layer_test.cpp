@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -16,7 +15,7 @@
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
 #include "tests/check/block_plain.h"
-#include "tests/support/shared_files.h"
+#include "tests/support/onnx_nodes.h"
 
 namespace attest::check {
 namespace {
@@ -282,26 +281,7 @@ TEST(DiagnoseLayer, RefusesShapesThatCannotBe) {
 
 // The ONNX project's own tests of these layers.
 
-struct Node {
-  std::string name{};
-  io::NamedTensors file{};
-
-  [[nodiscard]] bool has(const char* key) const { return file.find(key) != nullptr; }
-  [[nodiscard]] Tensor<double> get(const char* key) const {
-    return file.find(key)->to_f64(key).value();
-  }
-  [[nodiscard]] double attribute(const char* key, double otherwise) const {
-    for (const auto& [entry, text] : file.metadata) {
-      if (entry != "attributes") continue;
-      const auto json = io::parse_json(text, name).value();
-      const io::Json* const value = json.find(key);
-      if (value == nullptr) return otherwise;
-      const std::int64_t* const whole = value->integer_if();
-      return whole != nullptr ? static_cast<double>(*whole) : *value->double_if();
-    }
-    return otherwise;
-  }
-};
+using Node = test::OnnxNode;
 
 Tensor<double> as_rows(Tensor<double> t, std::int64_t columns) {
   const auto rows = static_cast<std::int64_t>(t.size()) / columns;
@@ -310,13 +290,10 @@ Tensor<double> as_rows(Tensor<double> t, std::int64_t columns) {
 
 void on_all(const char* operation, std::size_t count,
             const std::function<std::optional<LayerDump>(const Node&)>& make) {
-  const auto folder = test::shared_path(fs::path("data/onnx") / operation);
-  if (!folder) GTEST_SKIP() << test::not_shared;
+  const auto nodes = test::onnx_nodes(operation);
+  if (nodes.empty()) GTEST_SKIP() << test::not_shared;
   std::size_t right = 0;
-  for (const auto& entry : fs::directory_iterator(*folder)) {
-    if (entry.path().extension() != ".safetensors") continue;
-    const Node node{entry.path().stem().string(),
-                    io::read_safetensors(entry.path().string()).value()};
+  for (const Node& node : nodes) {
     const auto dump = make(node);
     if (!dump) continue;
     const auto found = diagnose_layer(*dump);
@@ -374,12 +351,10 @@ TEST(DiagnoseLayer, ClearsOnnxGeluAndSwiglu) {
 TEST(DiagnoseLayer, ClearsOnnxSoftmax) {
   on_all("softmax", 7, [](const Node& node) {
     const Tensor<double> x = node.get("in.x"), y = node.get("out.y");
-    const auto rank = static_cast<std::int64_t>(x.rank());
-    auto axis = static_cast<std::int64_t>(node.attribute("axis", -1));
-    if (axis < 0) axis += rank;
-    const std::int64_t C = x.extent(static_cast<std::size_t>(axis));
+    const std::size_t axis = node.axis(x.rank());
+    const std::int64_t C = x.extent(axis);
     std::int64_t inner = 1;
-    for (std::int64_t a = axis + 1; a < rank; ++a) inner *= x.extent(static_cast<std::size_t>(a));
+    for (std::size_t a = axis + 1; a < x.rank(); ++a) inner *= x.extent(a);
     const auto N = static_cast<std::int64_t>(x.size()) / C;
     LayerDump dump{.kind = LayerKind::softmax,
                    .input = Tensor<double>({N, C}),

@@ -15,15 +15,12 @@
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/check/mistakes/evaluate.h"
 #include "tests/support/draws.h"
+#include "tests/support/matrices.h"
 
 namespace attest::check {
 namespace {
 
-Tensor<double> drawn(Random& random, Shape shape) {
-  Tensor<double> out(std::move(shape));
-  for (double& x : out.elements()) x = static_cast<double>(to_float_nearest(random.bell()));
-  return out;
-}
+using test::random_bell;
 
 /// Calls on which much can be done wrong.
 Claim claim_of(int kind, std::uint64_t seed) {
@@ -32,9 +29,9 @@ Claim claim_of(int kind, std::uint64_t seed) {
                                           : lab::AttentionShape{3, 6, 2, 9, 14, 10, 7};
   Claim out;
   out.shape = s;
-  out.call.query = drawn(random, {s.B, s.H, s.T, s.D});
-  out.call.key = drawn(random, {s.B, s.G, s.S, s.D});
-  out.call.value = drawn(random, {s.B, s.G, s.S, s.E});
+  out.call.query = random_bell(random, {s.B, s.H, s.T, s.D});
+  out.call.key = random_bell(random, {s.B, s.G, s.S, s.D});
+  out.call.value = random_bell(random, {s.B, s.G, s.S, s.E});
   AttentionCase& call = out.call;
   if (kind == 0) {
     call.mask = Mask::causal_bottom_right();
@@ -48,7 +45,7 @@ Claim claim_of(int kind, std::uint64_t seed) {
     Tensor<bool> visible({3, 1, 9, 14});
     for (bool& seen : visible.elements()) seen = random.between(0, 3) != 0;
     call.visible = std::move(visible);
-    call.bias = drawn(random, {3, 6, 9, 14});
+    call.bias = random_bell(random, {3, 6, 9, 14});
     call.sink = {0.3, -0.4, 1.1, 0.8, -1.2, 0.5};
   }
   return out;

@@ -11,22 +11,19 @@
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/check/mistakes/evaluate.h"
 #include "tests/support/draws.h"
+#include "tests/support/matrices.h"
 
 namespace attest::check {
 namespace {
 
-Tensor<double> drawn(Random& random, Shape shape) {
-  Tensor<double> out(std::move(shape));
-  for (double& x : out.elements()) x = static_cast<double>(to_float_nearest(random.bell()));
-  return out;
-}
+using test::random_bell;
 
 Claim claim_of(lab::AttentionShape s, std::uint64_t seed) {
   Random random(seed);
   Claim out{.shape = s};
-  out.call.query = drawn(random, {s.B, s.H, s.T, s.D});
-  out.call.key = drawn(random, {s.B, s.G, s.S, s.D});
-  out.call.value = drawn(random, {s.B, s.G, s.S, s.E});
+  out.call.query = random_bell(random, {s.B, s.H, s.T, s.D});
+  out.call.key = random_bell(random, {s.B, s.G, s.S, s.D});
+  out.call.value = random_bell(random, {s.B, s.G, s.S, s.E});
   return out;
 }
 
@@ -119,7 +116,7 @@ TEST(DiagnosePairs, ListsAllNamesThatAConstantHasBesideAnotherMistake) {
   // 1/8 is 1/D, 1/√64, and a literal.
   Claim claim = claim_of({.B = 2, .H = 6, .G = 6, .T = 11, .S = 13, .D = 8, .E = 8}, 4);
   Random random(5);
-  claim.call.bias = drawn(random, {2, 6, 11, 13});
+  claim.call.bias = random_bell(random, {2, 6, 11, 13});
   const Dump dump = dump_of(claim, recipe_of(claim, {{"scale.twice", 0}, {"bias.sign", 0}}));
   const auto diagnosis = diagnose(dump);
   ASSERT_TRUE(diagnosis.has_value());

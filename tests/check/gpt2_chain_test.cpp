@@ -102,75 +102,82 @@ Dump dump_of(const Chain& c) {
 
 /// A mistake put into the tables, the stage at which it shows first, and its name.
 struct Broken {
-  std::string name;
+  std::string what;
   std::string stage;
-  std::vector<std::string> names;
+  std::string name;
   std::function<void(Chain&)> make;
 };
+
+/// power(score) over its sum and `more`, row by row.
+void weigh(Chain& c, const std::function<float(float)>& power, float more) {
+  const auto width = static_cast<std::size_t>(c.T);
+  for (std::size_t row = 0; row < c.weights.size(); row += width) {
+    float sum = more;
+    for (std::size_t j = row; j < row + width; ++j) sum += c.weights[j] = power(c.masked[j]);
+    for (std::size_t j = row; j < row + width; ++j) c.weights[j] /= sum;
+  }
+}
+
+void softmax_again(Chain& c) {
+  std::vector<float> again(static_cast<std::size_t>(c.T));
+  for (std::size_t row = 0; row < c.weights.size(); row += again.size()) {
+    softmax_row(&c.weights[row], again.data(), c.T);
+    std::copy(again.begin(), again.end(), c.weights.begin() + static_cast<std::ptrdiff_t>(row));
+  }
+}
+
+/// A program that hides nothing, and sets the weights of later keys to 0.
+void hide_weights(Chain& c) {
+  Program({.sees = [](auto, auto) { return true; }}).run(c);
+  for (std::size_t n = 0; n < c.weights.size(); ++n) {
+    const auto at = static_cast<std::int64_t>(n) % (c.T * c.T);
+    if (at % c.T > at / c.T) c.weights[n] = 0;
+  }
+}
 
 std::vector<Broken> broken() {
   const auto program = [](Program p) { return [p](Chain& c) { p.run(c); }; };
   return {
-      {"no scale", "scaled", {"scale.none"}, program({.scale = 1})},
-      {"scale twice", "scaled", {"scale.twice"}, program({.scale = 1.0F / 64})},
-      {"scale of the model's width",
-       "scaled",
-       {"scale.sqrt_d_model"},
+      {"no scale", "scaled", "scale.none", program({.scale = 1})},
+      {"scale twice", "scaled", "scale.twice", program({.scale = 1.0F / 64})},
+      {"scale of the model's width", "scaled", "scale.sqrt_d_model",
        program({.scale = 1 / std::sqrt(768.0F)})},
-      {"first row open",
-       "masked",
-       {"causal.first_row_open"},
+      {"first row open", "masked", "causal.first_row_open",
        program({.sees = [](auto i, auto j) { return j <= i || i == 0; }})},
-      {"one key of the future",
-       "masked",
-       {"causal.one_future"},
+      {"one key of the future", "masked", "causal.one_future",
        program({.sees = [](auto i, auto j) { return j <= i + 1; }})},
-      {"no mask", "masked", {"causal.missing"}, program({.sees = [](auto, auto) { return true; }})},
-      {"the past hidden",
-       "masked",
-       {"causal.reversed"},
+      {"no mask", "masked", "causal.missing", program({.sees = [](auto, auto) { return true; }})},
+      {"the past hidden", "masked", "causal.reversed",
        program({.sees = [](auto i, auto j) { return j >= i; }})},
-      {"softmax over queries",
-       "weights",
-       {"softmax.over_queries"},
-       program({.over_queries = true})},
-      {"softmax twice",
-       "weights",
-       {"softmax.twice"},
+      {"hidden scores of 0", "masked", "causal.zero_scores", program({.fill = 0})},
+      {"later keys hidden after the softmax", "masked", "causal.after_softmax_no_renorm",
+       hide_weights},
+      {"2 in place of e", "weights", "ln(2): powers of 2",
        [](Chain& c) {
-         std::vector<float> again(static_cast<std::size_t>(c.T));
-         for (std::size_t row = 0; row < c.weights.size(); row += again.size()) {
-           softmax_row(&c.weights[row], again.data(), c.T);
-           std::copy(again.begin(), again.end(),
-                     c.weights.begin() + static_cast<std::ptrdiff_t>(row));
-         }
+         weigh(
+             c, [](float x) { return std::exp2(x); }, 0);
        }},
-      {"one in the denominator",
-       "weights",
-       {"softmax.plus_one"},
+      {"softmax over queries", "weights", "softmax.over_queries", program({.over_queries = true})},
+      {"softmax twice", "weights", "softmax.twice", softmax_again},
+      {"one in the denominator", "weights", "softmax.plus_one",
        [](Chain& c) {
-         for (std::size_t row = 0; row < c.weights.size(); row += static_cast<std::size_t>(c.T)) {
-           float sum = 0;
-           for (std::int64_t j = 0; j < c.T; ++j) {
-             sum += c.weights[row + static_cast<std::size_t>(j)] =
-                 std::exp(c.masked[row + static_cast<std::size_t>(j)]);
-           }
-           for (std::int64_t j = 0; j < c.T; ++j)
-             c.weights[row + static_cast<std::size_t>(j)] /= 1 + sum;
-         }
+         weigh(
+             c, [](float x) { return std::exp(x); }, 1);
        }},
   };
 }
 
-/// The labels of the best explanation, and of those that give the same numbers.
-std::vector<std::string> labels_of(const Diagnosis& diagnosis) {
-  if (diagnosis.explanations.empty()) return {};
+/// Whether the best explanation, or one that gives the same numbers, is called so; of a constant that was
+/// fitted, whether what is said of it holds this.
+bool told(const Diagnosis& diagnosis, const std::string& name) {
+  if (diagnosis.explanations.empty()) return false;
   const Explanation& best = diagnosis.explanations.front();
-  std::vector<std::string> out = best.same;
   std::string made;
   for (const Made& m : best.mistakes) made += (made.empty() ? "" : " + ") + m.label();
-  out.push_back(made);
-  return out;
+  return made == name || std::ranges::find(best.same, name) != best.same.end() ||
+         std::ranges::any_of(best.fitted, [&](const std::string& fitted) {
+           return fitted.find(name) != std::string::npos;
+         });
 }
 
 }  // namespace
@@ -193,7 +200,7 @@ TEST(Gpt2Chain, TablesOfSomebodyElseAreRight) {
   }
 }
 
-TEST(Gpt2Chain, EachOfTenMistakesIsNamedAtItsStage) {
+TEST(Gpt2Chain, EachMistakeIsNamedAtItsStage) {
   for (int example = 0; example < 5; ++example) {
     const auto chain = chain_of(example);
     if (!chain) GTEST_SKIP() << test::not_shared;
@@ -202,17 +209,11 @@ TEST(Gpt2Chain, EachOfTenMistakesIsNamedAtItsStage) {
       b.make(copy);
       const Dump dump = dump_of(copy);
       const auto diagnosis = diagnose(dump);
-      ASSERT_TRUE(diagnosis) << b.name << ": " << diagnosis.failure().message;
-      EXPECT_EQ(diagnosis->judgement, Judgement::wrong_named) << b.name << "\n"
+      ASSERT_TRUE(diagnosis) << b.what << ": " << diagnosis.failure().message;
+      EXPECT_EQ(diagnosis->judgement, Judgement::wrong_named) << b.what << "\n"
                                                               << to_text(dump, *diagnosis);
-      EXPECT_EQ(diagnosis->first_wrong_stage, b.stage) << b.name;
-      const auto labels = labels_of(*diagnosis);
-      EXPECT_TRUE(std::any_of(labels.begin(), labels.end(),
-                              [&](const std::string& label) {
-                                return std::find(b.names.begin(), b.names.end(), label) !=
-                                       b.names.end();
-                              }))
-          << b.name << ": " << (labels.empty() ? "nothing" : labels.back());
+      EXPECT_EQ(diagnosis->first_wrong_stage, b.stage) << b.what;
+      EXPECT_TRUE(told(*diagnosis, b.name)) << b.what << "\n" << to_text(dump, *diagnosis);
     }
   }
 }

@@ -15,9 +15,9 @@
 #include "attest/check/mistakes/catalogue_parts.h"
 #include "attest/check/mistakes/evaluate.h"
 #include "attest/io/json.h"
-#include "tests/check/mistake_sets.h"
 #include "tests/check/whole_tensors.h"
-#include "tests/support/shared_files.h"
+#include "tests/support/mistake_dumps.h"
+#include "tests/support/onnx_nodes.h"
 
 namespace attest::check {
 namespace {
@@ -92,16 +92,16 @@ Dump unsunk(Dump dump) {
 }
 
 TEST(OperandMistakes, GiveTheRecordedOutputs) {
-  const auto folder = test::shared_path("data/mistakes");
-  if (!folder) GTEST_SKIP() << test::not_shared;
+  const auto sets = test::mistake_sets();
+  if (sets.empty()) GTEST_SKIP() << test::not_shared;
   const std::set<std::string> rooms{"layout", "qkv", "heads", "gqa", "kv", "rope"};
 
   int compared = 0;
   std::set<std::string> names;
-  for (const test::MistakeSet& set : test::mistake_sets(*folder)) {
+  for (const test::MistakeSet& set : sets) {
     for (const auto& [recorded, output] : set.outputs) {
       if (recorded == "correct") {
-        EXPECT_LE(apart(set.dump, {}, output), 1) << set.name;
+        EXPECT_LE(apart(set.bare(), {}, output), 1) << set.name;
       }
       if (!rooms.contains(recorded.substr(0, recorded.find('.')))) continue;
       const Mistake* const found = by_name(catalogued(recorded));
@@ -110,7 +110,7 @@ TEST(OperandMistakes, GiveTheRecordedOutputs) {
       ++compared;
       // With one batch entry there is nothing to roll, and the recorded output is the right one.
       if (set.name == "varlen" && recorded == "layout.batch_rolled") continue;
-      EXPECT_LE(nearest(set.name == "sink" ? unsunk(set.dump) : set.dump, *found, output), 1)
+      EXPECT_LE(nearest(set.name == "sink" ? unsunk(set.bare()) : set.bare(), *found, output), 1)
           << set.name << " " << recorded;
     }
   }
@@ -120,29 +120,16 @@ TEST(OperandMistakes, GiveTheRecordedOutputs) {
 
 /// A published case of the ONNX operator `Attention`, as far as the files below need it: float
 /// tensors, a float mask that is added, a causal mask that begins at the first key.
-test::MistakeSet onnx_case(const std::filesystem::path& path) {
-  const auto file = io::read_safetensors(path.string()).value();
-  const auto text = [&](std::string_view key) -> std::string {
-    for (const auto& [name, value] : file.metadata) {
-      if (name == key) return value;
-    }
-    return "";
-  };
-  const auto attributes = io::parse_json(text("attributes"), "attributes").value();
-  const auto number = [&](std::string_view name) -> std::optional<double> {
-    const io::Json* const found = attributes.find(name);
-    if (found == nullptr) return std::nullopt;
-    const std::int64_t* const whole = found->integer_if();
-    return whole != nullptr ? static_cast<double>(*whole) : *found->double_if();
-  };
+test::MistakeSet onnx_case(const test::OnnxNode& node) {
+  const io::NamedTensors& file = node.file;
   const auto read = [&](std::string_view name, const char* heads) {
     Tensor<double> tensor = file.find(name)->to_f64(name).value();
-    return tensor.rank() == 4 ? tensor
-                              : test::swapped_axes_1_2(
-                                    tensor, static_cast<std::int64_t>(number(heads).value_or(1)));
+    return tensor.rank() == 4
+               ? tensor
+               : test::unpacked(tensor, static_cast<std::int64_t>(node.attribute(heads, 1)));
   };
-  test::MistakeSet set{.name = path.stem().string()};
-  Claim& claim = set.dump.claim;
+  test::MistakeSet set{.name = node.name};
+  Claim& claim = set.claim;
   AttentionCase& call = claim.call;
   call.query = read("in.Q", "q_num_heads");
   call.key = read("in.K", "kv_num_heads");
@@ -153,9 +140,13 @@ test::MistakeSet onnx_case(const std::filesystem::path& path) {
     call.key = test::joined(past, call.key);
     call.value = test::joined(read("in.past_value", ""), call.value);
   }
+  const auto number = [&](const char* name) -> std::optional<double> {
+    const double found = node.attribute(name, std::nan(""));
+    return std::isnan(found) ? std::nullopt : std::optional(found);
+  };
   call.scale = number("scale");
   call.softcap = number("softcap");
-  if (number("is_causal").value_or(0) != 0) call.mask = Mask::causal_at(claim.past);
+  if (node.attribute("is_causal", 0) != 0) call.mask = Mask::causal_at(claim.past);
   if (file.find("in.attn_mask") != nullptr) {
     Tensor<double> mask = file.find("in.attn_mask")->to_f64("mask").value();
     if (mask.rank() == 2) mask = test::reshaped(mask, {1, 1, mask.extent(0), mask.extent(1)});
@@ -168,15 +159,16 @@ test::MistakeSet onnx_case(const std::filesystem::path& path) {
                  .S = call.key.extent(2),
                  .D = call.query.extent(3),
                  .E = call.value.extent(3)};
-  set.outputs.emplace_back(text("mistakes"), read("out.Y", "q_num_heads"));
+  set.outputs.emplace_back(node.text("mistakes"), read("out.Y", "q_num_heads"));
   return set;
 }
 
 /// The largest |found − recorded|.
 double largest_error(const test::MistakeSet& set, const Recipe& recipe) {
-  auto evaluation = Evaluation::make(set.dump, recipe);
+  const Dump dump = set.bare();  // which the evaluation refers to
+  auto evaluation = Evaluation::make(dump, recipe);
   if (!evaluation) return INFINITY;
-  const lab::AttentionShape& s = set.dump.claim.shape;
+  const lab::AttentionShape& s = set.claim.shape;
   double worst = 0;
   for (std::int64_t n = 0; n < s.B * s.H * s.T; ++n) {
     const lab::RowPlace at{n / s.T / s.H, n / s.T % s.H, n % s.T};
@@ -191,22 +183,22 @@ double largest_error(const test::MistakeSet& set, const Recipe& recipe) {
 }
 
 TEST(OperandMistakes, GiveTheWrongAnswersThatOnnxPublished) {
-  const auto folder = test::shared_path("data/onnx/attention_errata");
-  if (!folder) GTEST_SKIP() << test::not_shared;
+  const auto nodes = test::onnx_nodes("attention_errata");
+  if (nodes.empty()) GTEST_SKIP() << test::not_shared;
   const std::map<std::string, std::vector<std::string>> ours{
       {R"(["heads_split_by_reshape"])", {"layout.heads_split_by_reshape"}},
       {R"(["gqa_tile"])", {"gqa.tile"}},
       {R"(["gqa_tile", "heads_split_by_reshape"])", {"gqa.tile", "layout.heads_split_by_reshape"}}};
   std::map<std::size_t, int> seen;
-  for (const auto& entry : std::filesystem::directory_iterator(*folder)) {
-    const test::MistakeSet set = onnx_case(entry.path());
+  for (const test::OnnxNode& node : nodes) {
+    const test::MistakeSet set = onnx_case(node);
     const auto names = ours.find(set.outputs.front().first);
     if (names == ours.end()) continue;
     Recipe recipe;
     for (const std::string& name : names->second) {
       const Mistake* const mistake = by_name(name);
       ASSERT_NE(mistake, nullptr) << name;
-      ASSERT_TRUE(mistake->make(recipe, set.dump.claim, 0)) << set.name;
+      ASSERT_TRUE(mistake->make(recipe, set.claim, 0)) << set.name;
     }
     // The tolerances that the ONNX project states for these files.
     const double tolerance = set.name.find("fp16") == std::string::npos ? 1e-5 : 1e-2;

@@ -13,7 +13,7 @@
 
 #include "attest/check/mistakes/catalogue.h"
 #include "attest/check/mistakes/evaluate.h"
-#include "tests/check/mistake_sets.h"
+#include "tests/support/mistake_dumps.h"
 #include "tests/support/shared_files.h"
 
 namespace attest::check {
@@ -76,19 +76,19 @@ Named catalogued(const std::string& set, const std::string& recorded) {
 
 /// In the set `sink` all that is not about the sink, or a whole function of its own, lacks it as well.
 Dump as_recorded(const test::MistakeSet& set, const std::string& recorded) {
-  Dump out = set.dump;
+  Dump out = set.bare();
   const bool keeps = recorded.starts_with("sink.") || recorded == "plain" || recorded == "correct";
   if (set.name == "sink" && !keeps) out.claim.call.sink.clear();
   return out;
 }
 
 TEST(RowMistakes, GiveTheRecordedOutputs) {
-  const auto folder = test::shared_path("data/mistakes");
-  if (!folder) GTEST_SKIP() << test::not_shared;
+  const auto sets = test::mistake_sets();
+  if (sets.empty()) GTEST_SKIP() << test::not_shared;
   const std::set<std::string> operands{"layout", "qkv", "heads", "gqa", "kv", "rope"};
   int compared = 0;
   std::set<std::string> names;
-  for (const test::MistakeSet& set : test::mistake_sets(*folder)) {
+  for (const test::MistakeSet& set : sets) {
     for (const auto& [recorded, output] : set.outputs) {
       if (operands.contains(recorded.substr(0, recorded.find('.')))) continue;
       const std::string where = set.name + " " + recorded;

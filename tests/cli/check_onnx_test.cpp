@@ -13,8 +13,8 @@
 
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
+#include "onnx_nodes.h"
 #include "run_program.h"
-#include "shared_files.h"
 
 using namespace attest;
 using namespace attest::test;
@@ -54,17 +54,6 @@ Told told_of(const std::string& path) {
   return out;
 }
 
-std::vector<std::filesystem::path> files_in(const std::string& folder) {
-  std::vector<std::filesystem::path> out;
-  if (const auto path = shared_path(std::filesystem::path("data/onnx") / folder)) {
-    for (const auto& entry : std::filesystem::directory_iterator(*path)) {
-      out.push_back(entry.path());
-    }
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 /// The same tensors with nothing but the node beside them, under a name that says nothing.
 std::string stripped(const io::NamedTensors& file, const ScratchFolder& scratch) {
   io::NamedTensors bare{.tensors = file.tensors, .metadata = {}};
@@ -76,49 +65,41 @@ std::string stripped(const io::NamedTensors& file, const ScratchFolder& scratch)
   return path;
 }
 
-std::set<std::string> recorded_in(const io::NamedTensors& file) {
+std::set<std::string> recorded_in(const OnnxNode& node) {
   std::set<std::string> out;
-  for (const auto& [name, text] : file.metadata) {
-    if (name != "mistakes") continue;
-    const auto list = io::parse_json(text, "mistakes");
-    for (const auto& mistake : list->items()) out.insert(our_names.at(*mistake.string_if()));
-  }
+  for (const std::string& mistake : node.mistakes()) out.insert(our_names.at(mistake));
   return out;
 }
 
 }  // namespace
 
 TEST(CheckOnnx, EveryPublishedTestIsRight) {
-  const auto files = files_in("attention");
-  if (files.empty()) GTEST_SKIP() << not_shared;
-  EXPECT_EQ(files.size(), 87U);
+  const auto nodes = onnx_nodes("attention");
+  if (nodes.empty()) GTEST_SKIP() << not_shared;
+  EXPECT_EQ(nodes.size(), 87U);
   const ScratchFolder scratch;
-  for (const auto& path : files) {
-    const auto file = io::read_safetensors(path.string());
-    ASSERT_TRUE(file) << path;
-    const Told told = told_of(stripped(*file, scratch));
-    EXPECT_EQ(told.code, 0) << path << ": " << told.verdict;
-    EXPECT_EQ(told, told_of(path.string()))
-        << path << ": what else the file says changes the verdict";
+  for (const OnnxNode& node : nodes) {
+    const Told told = told_of(stripped(node.file, scratch));
+    EXPECT_EQ(told.code, 0) << node.name << ": " << told.verdict;
+    EXPECT_EQ(told, told_of(node.path.string()))
+        << node.name << ": what else the file says changes the verdict";
   }
 }
 
 TEST(CheckOnnx, EveryAnswerTakenBackIsWrongForTheRecordedReasons) {
-  const auto files = files_in("attention_errata");
-  if (files.empty()) GTEST_SKIP() << not_shared;
-  EXPECT_EQ(files.size(), 48U);
+  const auto nodes = onnx_nodes("attention_errata");
+  if (nodes.empty()) GTEST_SKIP() << not_shared;
+  EXPECT_EQ(nodes.size(), 48U);
   std::map<std::size_t, int> sizes;
   const ScratchFolder scratch;
-  for (const auto& path : files) {
-    const auto file = io::read_safetensors(path.string());
-    ASSERT_TRUE(file) << path;
-    const Told told = told_of(stripped(*file, scratch));
-    const auto recorded = recorded_in(*file);
+  for (const OnnxNode& node : nodes) {
+    const Told told = told_of(stripped(node.file, scratch));
+    const auto recorded = recorded_in(node);
     ++sizes[recorded.size()];
-    EXPECT_EQ(told.code, 1) << path << ": " << told.verdict;
-    EXPECT_EQ(told.names, recorded) << path;
-    EXPECT_EQ(told, told_of(path.string()))
-        << path << ": what else the file says changes the verdict";
+    EXPECT_EQ(told.code, 1) << node.name << ": " << told.verdict;
+    EXPECT_EQ(told.names, recorded) << node.name;
+    EXPECT_EQ(told, told_of(node.path.string()))
+        << node.name << ": what else the file says changes the verdict";
   }
   EXPECT_EQ(sizes, (std::map<std::size_t, int>{{1, 36}, {2, 11}, {3, 1}}));
 }

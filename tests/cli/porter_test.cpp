@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "python.h"
 #include "run_program.h"
 
 namespace attest::test {
@@ -116,16 +117,6 @@ class Walk {
  private:
   ScratchFolder scratch_;
 };
-
-std::string python() {
-  for (const std::string& candidate :
-       {std::string(ATTEST_PYTHON), std::string("/usr/bin/python3")}) {
-    if (candidate.empty()) continue;
-    const std::string question = quoted(candidate) + " -c 'import numpy' >/dev/null 2>&1";
-    if (std::system(question.c_str()) == 0) return candidate;
-  }
-  return "";
-}
 
 TEST(PorterPage, EveryCommandPrintsWhatThePageSays) {
   const std::string interpreter = python();

@@ -13,6 +13,7 @@
 #include "attest/lab/attention.h"
 #include "attest/lab/attention_backward.h"
 #include "attest/lab/positions.h"
+#include "python.h"
 #include "run_program.h"
 
 namespace attest::test {
@@ -20,17 +21,6 @@ namespace {
 
 using check::Probe;
 using check::ProbeRequest;
-
-/// An interpreter that has NumPy, or nothing.
-std::string python() {
-  for (const std::string& candidate :
-       {std::string(ATTEST_PYTHON), std::string("/usr/bin/python3")}) {
-    if (candidate.empty()) continue;
-    const std::string question = quoted(candidate) + " -c 'import numpy' >/dev/null 2>&1";
-    if (std::system(question.c_str()) == 0) return candidate;
-  }
-  return "";
-}
 
 /// Runs a command in a folder; its exit status, and what it said in `said`.
 int run_in(const std::string& folder, const std::string& command, std::string& said) {

@@ -13,6 +13,7 @@
 #include "attest/io/origin.h"
 #include "tests/support/file_assertions.h"
 #include "tests/support/file_builders.h"
+#include "tests/support/scratch_folder.h"
 
 namespace attest::io {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 using test::accepted;
 using test::bytes_of;
 using test::refused;
-using test::TemporaryFolder;
+using test::ScratchFolder;
 
 mode_t mode_of(const std::string& path) {
   struct stat about {};
@@ -28,7 +29,7 @@ mode_t mode_of(const std::string& path) {
 }
 
 TEST(Bytes, ReadBackWhatWasWritten) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const std::size_t size : {0U, 1U, 65535U, 65536U, 65537U, 1000003U}) {
     Bytes bytes(size);
     for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7);
@@ -41,7 +42,7 @@ TEST(Bytes, ReadBackWhatWasWritten) {
 }
 
 TEST(Bytes, ReadFromAPipe) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Bytes bytes(300000, std::byte{5});
@@ -59,7 +60,7 @@ TEST(Bytes, StopReadingAnEndlessDeviceAtTheLimit) {
 }
 
 TEST(Bytes, RefuseDirectoriesAndWhatIsNotThere) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   EXPECT_TRUE(refused(read_file(folder.file(".")), "is-a-directory"));
   EXPECT_TRUE(refused(write_file(folder.file("."), {}), "is-a-directory"));
   EXPECT_TRUE(refused(read_file(folder.file("none")), "no-such-file", "none: cannot be opened"));
@@ -92,7 +93,7 @@ class FullDisk {
 };
 
 TEST(Bytes, KeepTheOldFileWholeWhenWritingFails) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const Bytes old = bytes_of("the old bytes");
   ASSERT_TRUE(accepted(write_file(folder.file("x"), old)));
   {
@@ -105,7 +106,7 @@ TEST(Bytes, KeepTheOldFileWholeWhenWritingFails) {
 }
 
 TEST(Bytes, KeepTheModeOfTheOldFile) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_TRUE(accepted(write_file(folder.file("x"), {})));
   ASSERT_EQ(::chmod(folder.file("x").c_str(), 0662), 0);
   ASSERT_TRUE(accepted(write_file(folder.file("x"), bytes_of("new"))));
@@ -113,7 +114,7 @@ TEST(Bytes, KeepTheModeOfTheOldFile) {
 }
 
 TEST(Bytes, ReplaceTheFileBehindALinkAndNotTheLink) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_TRUE(accepted(write_file(folder.file("x"), bytes_of("old"))));
   ASSERT_EQ(::symlink("x", folder.file("link").c_str()), 0);
   ASSERT_TRUE(accepted(write_file(folder.file("link"), bytes_of("new"))));

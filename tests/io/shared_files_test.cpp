@@ -15,7 +15,7 @@
 #include "attest/io/safetensors.h"
 #include "attest/io/tensor_file.h"
 #include "tests/support/file_assertions.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/scratch_folder.h"
 
 namespace attest::io {
 namespace {
@@ -80,7 +80,7 @@ class Named {
 };
 
 TEST(SharedFiles, AreLookedForWhereTheVariableSays) {
-  const test::TemporaryFolder folder;
+  const test::ScratchFolder folder;
   fs::create_directories(folder.file("data/workbook"));
   const Named named(folder.file(""));
   EXPECT_EQ(test::shared_path("data/workbook"), fs::path(folder.file("data/workbook")));

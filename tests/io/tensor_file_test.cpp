@@ -5,6 +5,7 @@
 
 #include "tests/support/file_assertions.h"
 #include "tests/support/file_builders.h"
+#include "tests/support/scratch_folder.h"
 
 namespace attest::io {
 namespace {
@@ -13,7 +14,7 @@ using test::accepted;
 using test::bytes_of;
 using test::refused;
 using test::same_bits;
-using test::TemporaryFolder;
+using test::ScratchFolder;
 using namespace std::string_view_literals;
 
 NamedTensors one_tensor(std::string name) {
@@ -23,7 +24,7 @@ NamedTensors one_tensor(std::string name) {
 }
 
 TEST(TensorFile, KnowsTheFormatByItsContentWhateverItsName) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const auto format :
        {TensorFormat::safetensors, TensorFormat::npz, TensorFormat::npy, TensorFormat::json}) {
     const auto bytes = serialize_tensors(format, one_tensor("misnamed"));
@@ -40,7 +41,7 @@ TEST(TensorFile, KnowsTheFormatByItsContentWhateverItsName) {
 }
 
 TEST(TensorFile, WritesByExtension) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   for (const std::string_view name : {"x.safetensors", "x.npz", "x.npy", "x.json", "x.NPZ"}) {
     const std::string path = folder.file(name);
     ASSERT_TRUE(accepted(write_tensors(path, one_tensor("x")))) << name;
@@ -55,7 +56,7 @@ TEST(TensorFile, WritesByExtension) {
 }
 
 TEST(TensorFile, AFolderIsTheNpyFilesInIt) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   EXPECT_TRUE(refused(read_tensors(folder.file(".")), "is-a-directory", "without .npy files"));
   NamedTensors both;
   for (const char* name : {"key", "query"}) {
@@ -103,7 +104,7 @@ TEST(TensorFile, TellsStrangersKindly) {
   for (const auto& [bytes, id] : strangers) {
     EXPECT_TRUE(refused(parse_tensors(bytes_of(bytes), "weights"), id)) << bytes;
   }
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   EXPECT_TRUE(refused(read_tensors(folder.file(".")), "is-a-directory"));
   EXPECT_TRUE(refused(read_tensors(folder.file("none")), "no-such-file"));
 }

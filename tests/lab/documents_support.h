@@ -8,6 +8,8 @@
 
 #include "attest/base/shape.h"
 #include "attest/base/text.h"
+#include "attest/lab/attention_backward.h"
+#include "tests/support/matrices.h"
 #include "tests/support/random_case.h"
 
 /// Random calls with documents and dropout beside every other option.
@@ -95,6 +97,26 @@ Tensor<T> whole_table(const Tensor<T>& from, const Shape& shape) {
     }
   }
   return out;
+}
+
+/// What comes back into a call: the gradients of its output and its log_sum_exp.
+struct Flow {
+  Tensor<double> d_output;
+  Tensor<double> d_log_sum_exp;
+
+  Flow(std::uint64_t seed, const AttentionCase& call) {
+    Random random(seed, 6);
+    const auto B = call.query.extent(0), H = call.query.extent(1), T = call.query.extent(2);
+    d_output = random_tensor(random, {B, H, T, call.value.extent(3)});
+    d_log_sum_exp = random_tensor(random, {B, H, T});
+  }
+  [[nodiscard]] lab::AttentionOutputGradients views() const {
+    return {d_output.view<4>(), d_log_sum_exp.view<3>()};
+  }
+};
+
+inline Result<lab::AttentionGradients> back(const AttentionCase& call, const Flow& flow) {
+  return lab::attention_backward(call.inputs(), call.options(), flow.views());
 }
 
 }  // namespace attest::test

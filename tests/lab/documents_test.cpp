@@ -20,28 +20,13 @@
 namespace attest::lab {
 namespace {
 
+using test::back;
 using test::Cut;
 using test::cut_out;
+using test::Flow;
 using test::same_bits;
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-struct Flow {
-  Tensor<double> d_output;
-  Tensor<double> d_log_sum_exp;
-
-  Flow(std::uint64_t seed, const AttentionCase& call) {
-    Random random(seed, 6);
-    const auto B = call.query.extent(0), H = call.query.extent(1), T = call.query.extent(2);
-    d_output = test::random_tensor(random, {B, H, T, call.value.extent(3)});
-    d_log_sum_exp = test::random_tensor(random, {B, H, T});
-  }
-};
-
-Result<AttentionGradients> back(const AttentionCase& call, const Flow& flow) {
-  return attention_backward(call.inputs(), call.options(),
-                            {flow.d_output.view<4>(), flow.d_log_sum_exp.view<3>()});
-}
 
 ::testing::AssertionResult same_tensor(const Tensor<double>& a, const Tensor<double>& b) {
   return same_bits(a.elements(), b.elements());

@@ -147,14 +147,14 @@ Tensor<double> as_row(Tensor<double> x) {
 }
 
 TEST(Activation, AgreesWithThePublishedVectors) {
-  auto cases = onnx_cases("gelu");
-  for (OnnxCase& one : onnx_cases("swish")) cases.push_back(std::move(one));
+  auto cases = test::onnx_nodes("gelu");
+  for (test::OnnxNode& one : test::onnx_nodes("swish")) cases.push_back(std::move(one));
   if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 5U);
-  for (const OnnxCase& one : cases) {
+  for (const test::OnnxNode& one : cases) {
     SCOPED_TRACE(one.name);
     ASSERT_EQ(one.attribute("alpha", 1), 1);
-    const bool by_tanh = one.attributes.find("tanh") != std::string::npos;
+    const bool by_tanh = one.text("attributes").find("tanh") != std::string::npos;
     const Activation gelu = by_tanh ? Activation::gelu_tanh : Activation::gelu_erf;
     const Tensor<double> x = as_row(one.get("in.x"));
     const auto y = *activate(view(x), one.name == "swish" ? Activation::silu : gelu);
@@ -163,7 +163,7 @@ TEST(Activation, AgreesWithThePublishedVectors) {
 }
 
 TEST(GatedProduct, AgreesWithThePublishedSwiglu) {
-  const auto cases = onnx_cases("swiglu", "swiglu.");
+  const auto cases = test::onnx_nodes("swiglu", "swiglu.");
   if (cases.empty()) GTEST_SKIP() << test::not_shared;
   const Tensor<double> a = as_row(cases[0].get("in.a"));
   const Tensor<double> b = as_row(cases[0].get("in.b"));

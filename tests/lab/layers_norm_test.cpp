@@ -188,10 +188,10 @@ TEST(LayerNorm, ShapeErrorsNameBothNumbers) {
 
 /// X normalised over its last axes, from `axis` on: rows of all that lies before.
 void expect_onnx_norms(const std::string& folder, Norm kind) {
-  const auto cases = onnx_cases(folder);
+  const auto cases = test::onnx_nodes(folder);
   if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 19U);
-  for (const OnnxCase& one : cases) {
+  for (const test::OnnxNode& one : cases) {
     SCOPED_TRACE(one.name);
     Tensor<double> x = one.get("in.X");
     const Tensor<double> gain = one.get("in.W");

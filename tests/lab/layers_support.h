@@ -17,7 +17,7 @@
 #include "attest/base/random.h"
 #include "attest/io/safetensors.h"
 #include "attest/lab/oracle.h"
-#include "tests/support/shared_files.h"
+#include "tests/support/onnx_nodes.h"
 
 // What the tests of layers, positions and blocks share: random tensors, the oracle as judge with a
 // bound for each number, and the published ONNX vectors.
@@ -96,57 +96,6 @@ class Bound {
 };
 
 // ---- the published vectors --------------------------------------------------------------------
-
-/// One test of the ONNX project: tensors by name, attributes as the text of a JSON object.
-struct OnnxCase {
-  std::string name;
-  io::NamedTensors file;
-  std::string attributes;
-
-  [[nodiscard]] bool has(const char* tensor) const { return file.find(tensor) != nullptr; }
-  [[nodiscard]] Tensor<double> get(const char* tensor) const {
-    const AnyTensor* found = file.find(tensor);
-    if (found == nullptr) {
-      ADD_FAILURE() << name << " has no tensor " << tensor;
-      return {};
-    }
-    auto values = found->to_f64(tensor);
-    if (!values) ADD_FAILURE() << name << ": " << values.failure().message;
-    return values ? *std::move(values) : Tensor<double>();
-  }
-  /// A numeric attribute, or what it is if absent.
-  [[nodiscard]] double attribute(const std::string& key, double otherwise) const {
-    const std::size_t place = attributes.find('"' + key + "\":");
-    return place == std::string::npos ? otherwise
-                                      : std::strtod(&attributes[place + key.size() + 3], nullptr);
-  }
-};
-
-/// All cases of a folder whose name begins so; none if the folder is not on this machine.
-inline std::vector<OnnxCase> onnx_cases(const std::string& folder, const std::string& prefix = "") {
-  std::vector<std::filesystem::path> paths;
-  const auto found = test::shared_path(std::filesystem::path("data/onnx") / folder);
-  if (!found) return {};
-  for (const auto& entry : std::filesystem::directory_iterator(*found)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind(prefix, 0) == 0) paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<OnnxCase> cases;
-  for (const std::filesystem::path& path : paths) {
-    auto file = io::read_safetensors(path.string());
-    if (!file) {
-      ADD_FAILURE() << file.failure().message;
-      continue;
-    }
-    OnnxCase one{path.stem().string(), *std::move(file), {}};
-    for (const auto& [key, value] : one.file.metadata) {
-      if (key == "attributes") one.attributes = value;
-    }
-    cases.push_back(std::move(one));
-  }
-  return cases;
-}
 
 /// Within the tolerance that the vectors' index states for float32.
 inline void expect_near_onnx(const Tensor<double>& got, const Tensor<double>& published) {

@@ -274,15 +274,13 @@ TEST(CrossEntropy, StaysWithinItsBound) {
 // ---- softmax -----------------------------------------------------------------------------------
 
 TEST(Softmax, AgreesWithThePublishedVectors) {
-  const auto cases = onnx_cases("softmax");
+  const auto cases = test::onnx_nodes("softmax");
   if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 7U);
-  for (const OnnxCase& one : cases) {
+  for (const test::OnnxNode& one : cases) {
     SCOPED_TRACE(one.name);
     const Tensor<double> x = one.get("in.x");
-    const auto rank = static_cast<std::int64_t>(x.rank());
-    const auto asked = static_cast<std::int64_t>(one.attribute("axis", -1));
-    const auto axis = static_cast<std::size_t>(asked < 0 ? asked + rank : asked);
+    const std::size_t axis = one.axis(x.rank());
     const auto step = static_cast<std::size_t>(row_major_strides(x.shape())[axis]);
     const auto extent = static_cast<std::size_t>(x.extent(axis));
     Tensor<double> y(x.shape());

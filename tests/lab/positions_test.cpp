@@ -204,7 +204,7 @@ TEST(Rope, FailuresNameBothNumbers) {
 }
 
 /// The rows of a cache [P, R/2] that position ids [B, T] name, or the cache if it is [B, T, R/2].
-Tensor<double> looked_up(const OnnxCase& one, const char* cache_name) {
+Tensor<double> looked_up(const test::OnnxNode& one, const char* cache_name) {
   Tensor<double> cache = one.get(cache_name);
   if (!one.has("in.position_ids")) return cache;
   const Tensor<double> ids = one.get("in.position_ids");
@@ -220,10 +220,10 @@ Tensor<double> looked_up(const OnnxCase& one, const char* cache_name) {
 }
 
 TEST(RopeTurn, AgreesWithThePublishedVectors) {
-  const auto cases = onnx_cases("rotary_embedding");
+  const auto cases = test::onnx_nodes("rotary_embedding");
   if (cases.empty()) GTEST_SKIP() << test::not_shared;
   EXPECT_EQ(cases.size(), 8U);
-  for (const OnnxCase& one : cases) {
+  for (const test::OnnxNode& one : cases) {
     SCOPED_TRACE(one.name);
     const Tensor<double> cos = looked_up(one, "in.cos_cache");
     const Tensor<double> sin = looked_up(one, "in.sin_cache");

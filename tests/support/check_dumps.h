@@ -14,6 +14,7 @@
 #include "attest/io/tensor_file.h"
 #include "attest/lab/attention.h"
 #include "run_program.h"
+#include "tests/support/matrices.h"
 
 /// Dumps of attention for tests of `attest check`, and the command run on them.
 namespace attest::test {
@@ -23,9 +24,7 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Numbers that a float holds.
 inline Tensor<double> bell(Shape shape, std::uint64_t seed) {
   Random random(seed);
-  Tensor<double> out(std::move(shape));
-  for (double& x : out.elements()) x = static_cast<float>(random.bell());
-  return out;
+  return random_bell(random, std::move(shape));
 }
 
 /// B 2, H 4 over G 2, T 3, S 5, D 6, E 7: no two sizes alike where one could be taken for another.

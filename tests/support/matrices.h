@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attest/base/dtype.h"
 #include "attest/base/random.h"
 #include "attest/base/tensor.h"
 
@@ -53,6 +54,21 @@ inline Tensor<double> random_tensor(Random& random, Shape shape, double low = -2
 inline Tensor<double> random_whole_tensor(Random& random, Shape shape, std::int64_t size) {
   Tensor<double> out(std::move(shape));
   for (double& x : out.elements()) x = static_cast<double>(random.between(-size, size));
+  return out;
+}
+
+/// Of any type, each rounded once.
+template <class T>
+Tensor<T> random_numbers(Random& random, Shape shape) {
+  Tensor<T> out(std::move(shape));
+  for (T& x : out.elements()) x = rounded_to<T>(random.uniform(-2, 2));
+  return out;
+}
+
+/// As a bell has them, and as a float holds them.
+inline Tensor<double> random_bell(Random& random, Shape shape) {
+  Tensor<double> out(std::move(shape));
+  for (double& x : out.elements()) x = static_cast<double>(to_float_nearest(random.bell()));
   return out;
 }
 

@@ -21,6 +21,8 @@ struct MistakeSet {
   check::Claim claim{};
   std::vector<std::pair<std::string, Tensor<double>>> outputs{};  // name in the file, [B, H, T, E]
 
+  /// Without any table.
+  [[nodiscard]] check::Dump bare() const { return {.claim = claim}; }
   [[nodiscard]] check::Dump dump(const Tensor<double>& output, DType dtype = DType::f32) const {
     check::Dump out{.claim = claim};
     out.stages.push_back({check::Stage::output, output, dtype, "output"});
@@ -129,6 +131,15 @@ inline std::optional<MistakeSet> read_mistake_set(const std::string& name) {
     Tensor<double> numbers = *tensor.to_f64(key);
     if (numbers.rank() == 3) numbers = unpacked(numbers, out.claim.shape.H);
     out.outputs.emplace_back(key.substr(4), std::move(numbers));
+  }
+  return out;
+}
+
+/// Every set, or none if this machine lacks the recordings.
+inline std::vector<MistakeSet> mistake_sets() {
+  std::vector<MistakeSet> out;
+  for (const std::string& name : mistake_set_names()) {
+    if (auto set = read_mistake_set(name)) out.push_back(*std::move(set));
   }
   return out;
 }
