@@ -33,7 +33,27 @@ struct CheckOptions {
   bool page = false;
   std::string explain;
   std::optional<std::int64_t> most_mistakes;
+  std::string asked;  ///< the command as it was given
 };
+
+/// The command as a shell would take it again, for a page that is read elsewhere.
+std::string asked_of(const CLI::App& command) {
+  std::string out = "attest " + command.get_name();
+  for (const CLI::Option* option : command.parse_order()) {
+    if (option->get_name() == "--html") continue;
+    if (!option->get_positional()) out += " " + option->get_name();
+    if (option->get_expected_min() == 0 && option->get_expected_max() == 0) continue;  // a flag
+    for (const std::string& word : option->results()) {
+      const bool plain = word.find_first_of(" \t'\"$&|;<>()*?[]#~`\\!") == std::string::npos;
+      out += plain ? " " + word : " '" + word + "'";
+    }
+  }
+  return out;
+}
+
+void add_asked(check::Diagnosis& page, const CheckOptions& o) {
+  page.remarks.insert(page.remarks.begin(), "asked: " + o.asked);
+}
 
 Result<void> write_text(const std::string& path, const std::string& text) {
   return io::write_file(path, std::as_bytes(std::span(text)));
@@ -72,12 +92,11 @@ int check_without_claim(LoadedDump& loaded, const CheckOptions& o) {
   if (!o.html.empty()) {
     const auto shown = std::ranges::find(*readings, true, &Reading::reproduces);
     const Reading& reading = shown == readings->end() ? readings->front() : *shown;
-    check::Diagnosis page = reading.diagnosis;
-    page.judgement =
-        exit_of(*readings) == Exit::done ? check::Judgement::right : check::Judgement::undecided;
+    check::Diagnosis page = page_of(*readings, reading);
     page.remarks = loaded.remarks;
-    page.remarks.push_back("nothing says what is meant; this page shows the reading: " +
+    page.remarks.push_back("the errors are those of the reading " + reading.flags + ": " +
                            reading.label);
+    add_asked(page, o);
     const auto ok = write_text(o.html, check::to_html(loaded.dump, page));
     if (!ok) return fail(ok.failure());
     note("wrote " + o.html);
@@ -91,7 +110,9 @@ int check_whole_block(const CheckOptions& o) {
   if (!verdict) return fail(verdict.failure());
   const auto& [compared, diagnosis] = *verdict;
   if (!o.html.empty()) {
-    const auto ok = write_text(o.html, check::to_html(compared, diagnosis));
+    check::Diagnosis page = diagnosis;
+    add_asked(page, o);
+    const auto ok = write_text(o.html, check::to_html(compared, page));
     if (!ok) return fail(ok.failure());
     note("wrote " + o.html);
   }
@@ -126,6 +147,7 @@ int check_dump(const CheckOptions& o) {
   if (!o.html.empty()) {
     check::Diagnosis page = *diagnosis;
     page.remarks.insert(page.remarks.end(), loaded->remarks.begin(), loaded->remarks.end());
+    add_asked(page, o);
     const auto ok = write_text(o.html, check::to_html(loaded->dump, page));
     if (!ok) return fail(ok.failure());
     note("wrote " + o.html);
@@ -222,6 +244,7 @@ void add_check(CLI::App& app, Action& action) {
   }
   command->callback([&action, o, command] {
     refuse_what_is_not_read(*command, *o);
+    o->asked = asked_of(*command);
     action = [o] { return check_dump(*o); };
   });
 }

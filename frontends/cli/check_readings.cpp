@@ -78,6 +78,9 @@ void invert(Tensor<bool>& visible) {
   for (bool& each : visible.elements()) each = !each;
 }
 
+/// Up to so many scores a search for single mistakes takes a few seconds at most.
+constexpr double most_scores = 1 << 24;
+
 class Comparison {
  public:
   Comparison(LoadedDump& loaded, const std::function<void(std::string_view, double)>& progress)
@@ -90,6 +93,7 @@ class Comparison {
       share_ = 1 / static_cast<double>(changes.size());
       if (auto ok = compare(changes[n]); !ok) return ok.failure();
     }
+    if (auto ok = look_for_mistakes(); !ok) return ok.failure();
     const auto found = std::ranges::find(readings_, true, &Reading::reproduces);
     const auto kept = found == readings_.end() ? readings_.begin() : found;
     apply(tried_[static_cast<std::size_t>(kept - readings_.begin())]);
@@ -127,8 +131,28 @@ class Comparison {
     return {};
   }
 
-  Result<check::Diagnosis> diagnose() {
-    check::DiagnoseOptions options{.progress = {}, .most_mistakes = 0};
+  /// Which mistake would give these numbers under each reading, if no reading alone does.
+  Result<void> look_for_mistakes() {
+    const lab::AttentionShape& s = loaded_.dump.claim.shape;
+    const double scores = static_cast<double>(s.B * s.H) * static_cast<double>(s.T * s.S);
+    const bool reproduced = std::ranges::any_of(readings_, &Reading::reproduces);
+    if (reproduced || scores > most_scores) return {};
+    for (std::size_t n = 0; n < readings_.size(); ++n) {
+      part_ = static_cast<double>(n) / static_cast<double>(readings_.size());
+      share_ = 1 / static_cast<double>(readings_.size());
+      apply(tried_[n]);
+      auto diagnosis = diagnose(1);
+      if (!diagnosis) return diagnosis.failure();
+      if (diagnosis->judgement != check::Judgement::wrong_named) continue;
+      for (const check::Made& made : diagnosis->explanations.front().mistakes) {
+        readings_[n].mistake = made.label();
+      }
+    }
+    return {};
+  }
+
+  Result<check::Diagnosis> diagnose(std::int64_t most_mistakes = 0) {
+    check::DiagnoseOptions options{.progress = {}, .most_mistakes = most_mistakes};
     options.progress = [this](std::string_view doing, double fraction) {
       if (progress_) progress_(doing, part_ + share_ * fraction);
     };
@@ -139,7 +163,7 @@ class Comparison {
     const bool right = diagnosis.judgement == check::Judgement::right ||
                        diagnosis.judgement == check::Judgement::right_by_rounding ||
                        !diagnosis.tells;
-    readings_.push_back({change.label, change.flags, right, std::move(diagnosis)});
+    readings_.push_back({change.label, change.flags, right, std::move(diagnosis), ""});
     tried_.push_back(change);
   }
 
@@ -170,24 +194,44 @@ int exit_of(const std::vector<Reading>& readings) {
   return std::ranges::all_of(readings, clear) ? Exit::done : Exit::cannot_tell;
 }
 
-std::string to_text(const std::vector<Reading>& readings) {
-  std::string out;
-  const auto agreeing = std::ranges::count(readings, true, &Reading::reproduces);
+namespace {
+
+/// What all of them together say.
+std::string said_by(const std::vector<Reading>& readings) {
   const auto mute = std::ranges::find_if(
       readings, [](const Reading& each) { return each.reproduces && !each.diagnosis.tells; });
-  if (mute != readings.end()) {
-    out = sentence("cannot tell: ", mute->diagnosis.remarks.back(), "\n");
-  } else if (agreeing == static_cast<std::ptrdiff_t>(readings.size())) {
-    out = "right: every usual reading of these tensors gives these numbers\n";
-  } else if (agreeing == 0) {
-    out =
-        "cannot tell: nothing says what is meant, and no usual reading of these tensors gives "
-        "these numbers\n";
-  } else {
-    out =
-        "cannot tell: nothing says what is meant, and the usual readings of these tensors "
-        "differ\n";
+  if (mute != readings.end()) return mute->diagnosis.remarks.back();
+  const auto agreeing = std::ranges::count(readings, true, &Reading::reproduces);
+  if (agreeing == static_cast<std::ptrdiff_t>(readings.size())) {
+    return "every usual reading of these tensors gives these numbers";
   }
+  return sentence("nothing says what is meant, and ",
+                  agreeing == 0 ? "no usual reading of these tensors gives these numbers"
+                                : "the usual readings of these tensors differ");
+}
+
+}  // namespace
+
+check::Diagnosis page_of(const std::vector<Reading>& readings, const Reading& shown) {
+  check::Diagnosis page = shown.diagnosis;
+  page.judgement =
+      exit_of(readings) == Exit::done ? check::Judgement::right : check::Judgement::undecided;
+  page.unsaid = said_by(readings);
+  page.would_decide.clear();
+  page.nearest.clear();  // of one reading alone
+  if (page.judgement == check::Judgement::right) return page;
+  for (const Reading& each : readings) {
+    page.would_decide.push_back(sentence(
+        "`", each.flags, "` (", each.label,
+        "): ", each.reproduces ? "gives these numbers" : "does not give these numbers",
+        each.mistake.empty() ? "" : sentence("; with the mistake `", each.mistake, "` it does")));
+  }
+  return page;
+}
+
+std::string to_text(const std::vector<Reading>& readings) {
+  const bool all = exit_of(readings) == Exit::done;
+  std::string out = sentence(all ? "RIGHT: " : "CANNOT TELL: ", said_by(readings), "\n");
   std::size_t width = 0;
   for (const Reading& each : readings) width = std::max(width, each.label.size());
   for (const Reading& each : readings) {
@@ -197,8 +241,10 @@ std::string to_text(const std::vector<Reading>& readings) {
     if (each.reproduces || cell == nullptr) continue;
     out += fmt::format("                {} is {}, would be {}\n", cell->address,
                        three_digits(cell->found), three_digits(cell->expected));
+    if (!each.mistake.empty())
+      out += fmt::format("                with {} it does\n", each.mistake);
   }
-  if (agreeing != static_cast<std::ptrdiff_t>(readings.size())) {
+  if (!all) {
     out +=
         "say what is meant, and it is judged: the flags above, --convention NAME, or others of "
         "attest check --help\n";
@@ -219,6 +265,10 @@ std::string to_json(const std::vector<Reading>& readings) {
     out += ",\"flags\":";
     io::append_json_string(out, each.flags);
     out += each.reproduces ? ",\"reproduces\":true" : ",\"reproduces\":false";
+    if (!each.mistake.empty()) {
+      out += ",\"reproduces_with\":";
+      io::append_json_string(out, each.mistake);
+    }
     if (const check::Cell* cell = first_wrong(each.diagnosis);
         cell != nullptr && !each.reproduces) {
       out += ",\"first_wrong\":{\"address\":";

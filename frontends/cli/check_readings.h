@@ -18,11 +18,13 @@ struct Reading {
   std::string flags;  ///< what claims it: "--causal top-left"
   bool reproduces = false;
   check::Diagnosis diagnosis;
+  std::string mistake;  ///< "gqa.tile", if no reading reproduces the dump and this one does with it
 };
 
 /// Compares the dump with every usual reading: plain, causal in either corner or behind the cache; a
 /// boolean mask of either polarity; rows without a key as zero and as NaN. `loaded` is left as the
-/// first reading that reproduces it, else as the plain one. Fails as diagnose.
+/// first reading that reproduces it, else as the plain one. If none does, single mistakes are looked for
+/// under each of them, unless the call is so large that it would take long. Fails as diagnose.
 [[nodiscard]] Result<std::vector<Reading>> compare_usual_readings(
     LoadedDump& loaded,
     const std::function<void(std::string_view doing, double fraction)>& progress);
@@ -30,6 +32,8 @@ struct Reading {
 /// 0 if every reading reproduces the dump, else 3.
 [[nodiscard]] int exit_of(const std::vector<Reading>& readings);
 [[nodiscard]] std::string to_text(const std::vector<Reading>& readings);
+/// One of them as a page shows it: under the verdict on all.
+[[nodiscard]] check::Diagnosis page_of(const std::vector<Reading>& readings, const Reading& shown);
 [[nodiscard]] std::string to_json(const std::vector<Reading>& readings);
 
 }  // namespace attest::cli

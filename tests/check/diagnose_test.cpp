@@ -311,6 +311,24 @@ TEST(Diagnose, IsOneScreenOfTextAndOneObjectOfJson) {
   EXPECT_EQ(text_at(*json, "first_wrong_stage"), "weights");
 }
 
+TEST(Diagnose, WhatRoundingCanDoIsNotCalledWrong) {
+  Diagnosis diagnosis;
+  diagnosis.judgement = Judgement::right_by_rounding;
+  StageJudgement& stage = diagnosis.stages.emplace_back();
+  stage = {.name = "output", .stage = "output", .compared = 100, .wrong = 7, .used = 3.5};
+  stage.first_wrong = Cell{.address = "h0.output[0,0]", .found = 1.5, .expected = 1.25};
+  stage.worst_cell = Cell{.address = "h0.output[1,0]", .found = 2.5, .expected = 2};
+  diagnosis.first_wrong_stage = "output";
+  diagnosis.where = {"everywhere"};
+  const std::string text = to_text("a table", diagnosis);
+  EXPECT_NE(text.find("farther off than usual: output, everywhere"), std::string::npos) << text;
+  EXPECT_EQ(text.find("wrong"), std::string::npos) << text;
+  EXPECT_EQ(text.find("should be"), std::string::npos) << text;
+  diagnosis.judgement = Judgement::wrong_unexplained;
+  EXPECT_NE(to_text("a table", diagnosis).find("first wrong: output, everywhere"),
+            std::string::npos);
+}
+
 /// Whether a table is wrong only because the one before it is: each is judged from what was dumped.
 TEST(Diagnose, ExplainsTheFirstWrongLinkWhereNothingExplainsAllTables) {
   AttentionCase call = call_of(shape, 15);

@@ -158,6 +158,45 @@ TEST(CheckWords, WhatExplainsNothingIsNotCalledNearest) {
   EXPECT_TRUE(says(ended.out, "the right number: batch0.h1.output[2,3] = ")) << ended.out;
 }
 
+TEST(CheckWords, ANanHasNoNearestMistake) {
+  const AttentionCase call = grouped();
+  Tensor<double> wrong = output_of(call);
+  wrong(0, 1, 2, 3) = std::nan("");
+  const Ended ended = checked(dump_of(call, wrong), {"--causal", "none"});
+  EXPECT_EQ(ended.code, 1) << ended.out;
+  EXPECT_FALSE(says(ended.out, "nearest")) << ended.out;
+}
+
+TEST(CheckWords, WithoutAClaimAMistakeIsToldBesideTheReadingThatNeedsIt) {
+  const AttentionCase call = grouped();
+  AttentionCase wrong = call;
+  wrong.scale = 1.0 / 6;  // 1/D
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("report.html");
+  const Ended ended = checked(dump_of(call, output_of(wrong)), {"--html", path});
+  EXPECT_EQ(ended.code, 3) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "CANNOT TELL: nothing says what is meant")) << ended.out;
+  EXPECT_TRUE(says(ended.out, "with scale.twice it does")) << ended.out;
+  const std::string page = read_text(path);
+  EXPECT_TRUE(says(page, "<code>scale.twice</code> it does")) << page;
+  EXPECT_FALSE(says(checked(dump_of(call, output_of(call)), {}).out, "it does"));
+}
+
+TEST(CheckWords, ThePageBeginsWithTheVerdictAndSaysWhatWasAsked) {
+  AttentionCase call = grouped();
+  call.mask = Mask::causal_top_left();
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("report.html");
+  const Ended ended =
+      checked(dump_of(call, output_of(call)),
+              {"--causal", "bottom-right", "--alibi-slopes", "0,0,0,0", "--html", path});
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  const std::string page = read_text(path);
+  EXPECT_TRUE(says(page, ">WRONG: causal.top_left gives these numbers</h1>")) << page;
+  EXPECT_TRUE(says(page, "asked: attest check ")) << page;
+  EXPECT_TRUE(says(page, " --causal bottom-right --alibi-slopes 0,0,0,0</li>")) << page;
+}
+
 /// A probe's file says what it claims.
 io::NamedTensors claimed(io::NamedTensors file) {
   file.metadata.emplace_back("attest.causal", "none");
@@ -188,11 +227,11 @@ TEST(CheckWords, MistakesThatNoInputOfTheseSizesTellsAreCalledSo) {
   call.mask = Mask::causal();
   const Ended ended = checked(dump_of(call, output_of(call)), {"--causal"});
   EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
-  EXPECT_TRUE(says(ended.out, "at these sizes no finite numbers tell from right: ")) << ended.out;
+  EXPECT_TRUE(says(ended.out, "no finite numbers of these sizes would show: ")) << ended.out;
   EXPECT_FALSE(says(ended.out, "attest probe")) << ended.out;
 }
 
-TEST(CheckWords, TwoNamesOfOneThingAtTheseSizesNeedOtherSizes) {
+TEST(CheckWords, NothingOfTheseSizesTellsTwoNamesOfOneThing) {
   AttentionCase call;  // four queries more than keys: top-left is an offset of 4
   call.query = bell({1, 2, 9, 6}, 1);
   call.key = bell({1, 2, 5, 6}, 2);
@@ -201,7 +240,7 @@ TEST(CheckWords, TwoNamesOfOneThingAtTheseSizesNeedOtherSizes) {
   const Ended ended =
       checked(dump_of(call, output_of(call)), {"--causal", "bottom-right", "--empty-row", "zero"});
   EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
-  EXPECT_TRUE(says(ended.out, "other sizes: at these no finite numbers tell")) << ended.out;
+  EXPECT_TRUE(says(ended.out, "nothing of these sizes: for all finite numbers")) << ended.out;
   EXPECT_FALSE(says(ended.out, "another input")) << ended.out;
 }
 

@@ -156,10 +156,10 @@ std::string tolerance_sentence(const Dump& dump, const Arithmetic& arithmetic,
   }
   const lab::AttentionShape& shape = dump.claim.shape;
   return sentence("derived number by number for ", name_of(dump.claim.precision),
-                  " arithmetic (u = ", digits(arithmetic.sums), "), sums of ", shape.D, " and ",
-                  shape.S, " terms, the sizes of scores and values, and storing in ", stored, "; ",
-                  digits(judged.deviation), " standard deviations for ", judged.numbers(),
-                  " numbers");
+                  " arithmetic: sums of ", shape.D, " and ", shape.S, " terms with unit roundoff ",
+                  digits(arithmetic.sums), ", the sizes of scores and values, and storing in ",
+                  stored, "; ", digits(judged.deviation), " standard deviations for ",
+                  judged.numbers(), " numbers");
 }
 
 void remark_on_input(const Dump& dump, const Judged& judged, Diagnosis& out) {

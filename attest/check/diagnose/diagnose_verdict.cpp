@@ -221,7 +221,7 @@ void remark_on_coincidences(const Evidence& evidence, bool of_probe, ThreadPool&
                                    of_probe ? "" : "; on the input of `attest probe` they differ"));
   }
   if (!anywhere.empty()) {
-    out.remarks.push_back(sentence("at these sizes no finite numbers tell from right: ",
+    out.remarks.push_back(sentence("no finite numbers of these sizes would show: ",
                                    joined_labels(anywhere, labels_shown)));
   }
   if (!near.empty()) {
@@ -288,8 +288,8 @@ void add_rivals(const Evidence& evidence, const Dump& dump, const Samples& sampl
     }
   }
   if (!anywhere.empty()) {
-    out.would_decide.push_back(sentence("other sizes: at these no finite numbers tell ",
-                                        best.label(), " from ",
+    out.would_decide.push_back(sentence("nothing of these sizes: for all finite numbers ",
+                                        best.label(), " is there the same as ",
                                         joined_labels(anywhere, labels_shown)));
   }
 }
@@ -312,6 +312,7 @@ void add_nearest(const Evidence& evidence, const Samples& samples, const Searche
   // What leaves most of the difference explains nothing: to name it would mislead.
   const double of_claim = fit_of(evidence.dump, samples, {}, infinity).distance();
   std::erase_if(nearest, [&](const Explanation& near) {
+    if (!std::isfinite(near.distance)) return true;  // NaN where the dump has none, or back
     return !(near.distance <= of_claim / worth_telling || near.distance <= worth_telling);
   });
   if (nearest.size() > 3) nearest.resize(3);

@@ -1,22 +1,36 @@
 // SPDX-License-Identifier: MIT
 // A diagnosis as a page of its own: no address leaves it, and it reads without scripts.
-#include <cmath>
+#include <algorithm>
 #include <limits>
+#include <span>
 #include <string_view>
 
 #include "attest/base/html.h"
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "attest/check/diagnose/diagnosis_words.h"
 #include "attest/check/diagnose/heat_map.h"
 #include "attest/check/diagnose/html_parts.h"
 
 namespace attest::check {
 namespace {
 
+/// A sentence in which what stands between backticks is code.
+std::string with_code(std::string_view text) {
+  std::string out;
+  bool code = false;
+  for (std::size_t at = text.find('`'); at != std::string_view::npos; at = text.find('`')) {
+    out += html_escaped(text.substr(0, at)) + (code ? "</code>" : "<code>");
+    code = !code;
+    text.remove_prefix(at + 1);
+  }
+  return out + html_escaped(text) + (code ? "</code>" : "");
+}
+
 std::string paragraphs(std::string_view title, const std::vector<std::string>& lines) {
   if (lines.empty()) return {};
   std::string out = sentence("<h2>", title, "</h2>\n<ul>\n");
-  for (const std::string& line : lines) out += sentence("<li>", html_escaped(line), "</li>\n");
+  for (const std::string& line : lines) out += sentence("<li>", with_code(line), "</li>\n");
   return out + "</ul>\n";
 }
 
@@ -35,10 +49,9 @@ std::string cause(const Diagnosis& diagnosis) {
   std::string out = "<h2>What explains it</h2>\n";
   for (const Made& made : best.mistakes) {
     if (made.mistake == nullptr) continue;
-    out += sentence("<p><code>", html_escaped(made.label()), "</code> ",
-                    html_escaped(made.mistake->what),
-                    "<br><span class=\"look\">Look for: ", html_escaped(made.mistake->look_for),
-                    "</span></p>\n");
+    out += sentence(
+        "<p><code>", html_escaped(made.label()), "</code> ", with_code(made.mistake->what),
+        "<br><span class=\"look\">Look for: ", with_code(made.mistake->look_for), "</span></p>\n");
   }
   if (!best.same.empty()) {
     out += "<p>The same numbers on this input:";
@@ -46,23 +59,28 @@ std::string cause(const Diagnosis& diagnosis) {
       out += sentence(" <code>", html_escaped(same), "</code>");
     out += "</p>\n";
   }
-  return out;
+  return out + sentence("<p class=\"look\">How sure: ", html_escaped(confidence_of(diagnosis)),
+                        ".</p>\n");
 }
 
 /// A table of explanations and how far each is.
 std::string explanations(std::string_view title, const std::vector<Explanation>& list,
                          std::size_t first) {
   if (list.size() <= first) return {};
+  const auto shown = std::span(list).subspan(first);
+  const bool fits =
+      std::ranges::any_of(shown, [](const Explanation& each) { return !each.fitted.empty(); });
   std::string out = sentence("<h2>", title,
-                             "</h2>\n<table><tr><th>explanation</th><th>distance / "
-                             "noise</th><th>fitted</th></tr>\n");
-  for (std::size_t n = first; n < list.size(); ++n) {
+                             "</h2>\n<table><tr><th>explanation</th><th>leaves, in typical "
+                             "roundings</th>",
+                             fits ? "<th>fitted</th>" : "", "</tr>\n");
+  for (const Explanation& each : shown) {
     std::string fitted;
-    for (const std::string& each : list[n].fitted) {
-      fitted += sentence(fitted.empty() ? "" : "; ", html_escaped(each));
+    for (const std::string& constant : each.fitted) {
+      fitted += sentence(fitted.empty() ? "" : "; ", html_escaped(constant));
     }
-    out += sentence("<tr><td>", mistakes_of(list[n]), "</td><td>", three_digits(list[n].distance),
-                    "</td><td>", fitted, "</td></tr>\n");
+    out += sentence("<tr><td>", mistakes_of(each), "</td><td>", three_digits(each.distance),
+                    "</td>", fits ? sentence("<td>", fitted, "</td>") : "", "</tr>\n");
   }
   return out + "</table>\n";
 }
@@ -77,7 +95,8 @@ std::string cell_text(const std::optional<Cell>& cell) {
 std::string stages_table(const Diagnosis& diagnosis) {
   std::string out =
       "<h2>What was compared</h2>\n<table><tr><th>stage</th><th>tensor</th><th>numbers</th>"
-      "<th>wrong</th><th>largest error</th><th>error / tolerance</th><th>first wrong</th></tr>\n";
+      "<th>beyond tolerance</th><th>largest error</th><th>error / tolerance</th><th>the first "
+      "beyond it</th></tr>\n";
   for (const StageJudgement& stage : diagnosis.stages) {
     out += sentence("<tr><td>", html_escaped(stage.stage), "</td><td>", html_escaped(stage.name),
                     "</td><td>", stage.compared, "</td><td>", stage.wrong, "</td><td>",
@@ -85,7 +104,7 @@ std::string stages_table(const Diagnosis& diagnosis) {
                     cell_text(stage.first_wrong), "</td></tr>\n");
     const bool why = stage.first_wrong && !stage.first_wrong->sentence.empty();
     if (why) {
-      out += sentence("<tr><td></td><td colspan=\"6\" class=\"look\">",
+      out += sentence("<tr><td></td><td colspan=\"6\" class=\"look\">the right number: ",
                       html_escaped(stage.first_wrong->sentence), "</td></tr>\n");
     }
   }
@@ -168,12 +187,15 @@ std::string heat_map(const lab::AttentionShape& s, const HeatMap& map) {
 std::string legend() {
   std::vector<std::uint8_t> ramp;
   for (std::uint8_t n = 1; n <= 240; ++n) ramp.push_back(n);
+  // Where 1 and 1000 stand between 0.001 and 10^6, in 240 shades of which 100 are within the tolerance.
   return sentence(
-      "<p class=\"legend\"><span>error / tolerance: at most 0.001</span> <img alt=\"the scale\" "
-      "width=\"480\" height=\"14\" src=\"",
+      "<div class=\"legend\"><p>error / tolerance: blue is within it, yellow to violet beyond</p>\n"
+      "<div class=\"scale\"><img alt=\"the scale, from 0.001 to a million\" src=\"",
       picture(ramp, 240, 1),
-      "\"> <span>1e6 and more; 1, where wrong begins, is where blue ends</span> <span><b "
-      "class=\"nan\"></b> NaN or infinity in one alone</span></p>\n");
+      "\"><span>0.001</span><span style=\"left:41.6%\">1</span><span "
+      "style=\"left:70.8%\">10³</span>"
+      "<span style=\"left:100%\">10⁶</span></div>\n<p><b class=\"nan\"></b> NaN or infinity in one "
+      "alone <b class=\"none\"></b> not compared: hidden</p></div>\n");
 }
 
 std::string colours_for_script() {
@@ -219,18 +241,16 @@ std::string shape_text(const Claim& claim) {
 /// The page around the heat maps.
 std::string page(const std::string& compared, const Diagnosis& diagnosis, const std::string& maps,
                  const std::string& text) {
+  const std::string headline = html_escaped(headline_of(diagnosis));
   std::string out = sentence(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
-      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>attest check: ",
-      name_of(diagnosis.judgement), "</title>\n<style>\n", page_style,
+      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+      headline, "</title>\n<style>\n", page_style,
       "</style>\n</head>\n<body>\n<main>\n<h1 class=\"", class_of(diagnosis.judgement), "\">",
-      name_of(diagnosis.judgement), "</h1>\n<p>", html_escaped(compared), "</p>\n");
-  if (!diagnosis.where.empty()) {
-    std::string where;
-    for (const std::string& each : diagnosis.where) {
-      where += sentence(where.empty() ? "" : "; ", html_escaped(each));
-    }
-    out += sentence("<p>", where, "</p>\n");
+      headline, "</h1>\n<p>Compared: ", html_escaped(compared), "</p>\n");
+  if (std::string where = where_of(diagnosis); !where.empty()) {
+    where.front() = 'F';  // "First wrong", or "Farther off"
+    out += sentence("<p>", html_escaped(where), "</p>\n");
   }
   out += cause(diagnosis);
   out += stages_table(diagnosis);
@@ -239,7 +259,7 @@ std::string page(const std::string& compared, const Diagnosis& diagnosis, const 
   const std::size_t others = diagnosis.judgement == Judgement::wrong_named ? 1 : 0;
   out += explanations("What else was considered", diagnosis.explanations, others);
   out += explanations("What comes nearest, and does not fit", diagnosis.nearest, 0);
-  out += paragraphs("Taken for granted", diagnosis.remarks);
+  out += paragraphs("Notes", diagnosis.remarks);
   return out + sentence("<details><summary>The verdict as text</summary>\n<pre>",
                         html_escaped(text), "</pre></details>\n</main>\n</body>\n</html>\n");
 }

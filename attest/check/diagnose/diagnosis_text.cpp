@@ -8,6 +8,7 @@
 
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
+#include "attest/check/diagnose/diagnosis_words.h"
 #include "attest/check/diagnose/rivals.h"
 
 namespace attest::check {
@@ -46,9 +47,10 @@ std::string joined(const std::vector<std::string>& parts, std::string_view betwe
   return out;
 }
 
-std::string times(double margin) {
-  if (std::isinf(margin)) return "apart in where NaN stands";
-  return sentence(three_digits(margin), " times what is left");
+/// How far another explanation is, measured by what the first leaves.
+std::string apart_by(double margin) {
+  if (std::isinf(margin)) return "has NaN or infinity in other places";
+  return sentence("is ", three_digits(margin), " times as far off");
 }
 
 std::string label_of(const Explanation& explanation) {
@@ -58,7 +60,9 @@ std::string label_of(const Explanation& explanation) {
   return labels.empty() ? "as claimed" : joined(labels, " + ");
 }
 
-std::string headline(const Diagnosis& diagnosis) {
+}  // namespace
+
+std::string headline_of(const Diagnosis& diagnosis) {
   switch (diagnosis.judgement) {
     case Judgement::right:
       return "RIGHT: every number is what the claim computes, within typical rounding";
@@ -71,17 +75,42 @@ std::string headline(const Diagnosis& diagnosis) {
     case Judgement::wrong_named:
       return "WRONG: " + label_of(diagnosis.explanations.front()) + " gives these numbers";
     case Judgement::wrong_unexplained:
-      return "WRONG: and no known mistake gives these numbers";
+      return "WRONG: no known mistake gives these numbers";
     case Judgement::undecided:
       if (!diagnosis.unsaid.empty()) return "CANNOT TELL: " + diagnosis.unsaid;
       return diagnosis.explanations.empty()
                  ? "CANNOT TELL from this input"
-                 : "WRONG: but this input cannot tell which of several mistakes it is";
+                 : "WRONG, but this input cannot tell which of several mistakes it is";
   }
   return "";
 }
 
-void add_stage(std::string& out, const StageJudgement& stage) {
+std::string where_of(const Diagnosis& diagnosis) {
+  if (diagnosis.where.empty()) return {};
+  const bool possible = diagnosis.judgement == Judgement::right_by_rounding;
+  const std::string places = joined(diagnosis.where, "; ");
+  // Gradients say the table before each place.
+  const bool named = places.starts_with(diagnosis.first_wrong_stage + ":");
+  return sentence(possible ? "farther off than usual: " : "first wrong: ",
+                  named ? "" : diagnosis.first_wrong_stage + ", ", places);
+}
+
+std::string confidence_of(const Diagnosis& diagnosis) {
+  if (diagnosis.explanations.empty()) return {};
+  const double left = diagnosis.explanations.front().distance;
+  std::string out =
+      left == 0 ? std::string("explained to the last bit")
+                : sentence("explained but for ", three_digits(left), " of typical rounding");
+  if (diagnosis.explanations.size() > 1) {
+    out += sentence("; the next explanation, ", label_of(diagnosis.explanations[1]), ", ",
+                    apart_by(diagnosis.margin));
+  }
+  return out;
+}
+
+namespace {
+
+void add_stage(std::string& out, const StageJudgement& stage, bool possible) {
   if (stage.compared == 0) {
     add_paragraph(out, stage.name, "given; nothing to compare it with");
     return;
@@ -91,7 +120,8 @@ void add_stage(std::string& out, const StageJudgement& stage) {
     text += sentence("none beyond its tolerance; at most ", three_digits(stage.used), " of it");
   } else {
     text += sentence(
-        stage.wrong, " beyond their tolerance, at most by ",
+        stage.wrong,
+        possible ? " beyond what is usual, at most by " : " beyond their tolerance, at most by ",
         std::isinf(stage.used) ? "a NaN or an infinity" : three_digits(stage.used) + " times");
     if (stage.nan_apart > 0) text += sentence("; NaN or infinity in one alone: ", stage.nan_apart);
   }
@@ -99,22 +129,26 @@ void add_stage(std::string& out, const StageJudgement& stage) {
   add_paragraph(out, stage.name, text);
 }
 
-void add_cell(std::string& out, std::string_view head, const Cell& cell) {
-  add_paragraph(out, head,
-                sentence(cell.address, " is ", cell.found, ", should be ", cell.expected,
-                         " (tolerance ", three_digits(cell.tolerance), ")"));
-  add_paragraph(out, "", "the right number: " + cell.sentence);
+void add_cell(std::string& out, std::string_view head, const Cell& cell, bool possible) {
+  add_paragraph(
+      out, head,
+      sentence(cell.address, " is ", cell.found, possible ? ", without rounding " : ", should be ",
+               cell.expected, possible ? " (usual: " : " (tolerance ", three_digits(cell.tolerance),
+               ")"));
+  add_paragraph(out, "", (possible ? "the exact number: " : "the right number: ") + cell.sentence);
 }
 
 void add_cells(std::string& out, const Diagnosis& diagnosis) {
+  const bool possible = diagnosis.judgement == Judgement::right_by_rounding;
   for (const StageJudgement& stage : diagnosis.stages) {
     const bool first = stage.name == diagnosis.first_wrong_stage;
     if (!first || !stage.first_wrong) continue;
-    add_cell(out, "first", *stage.first_wrong);
+    add_cell(out, "first", *stage.first_wrong, possible);
     if (stage.worst_cell && stage.worst_cell->address != stage.first_wrong->address) {
-      add_paragraph(out, "farthest",
-                    sentence(stage.worst_cell->address, " is ", stage.worst_cell->found,
-                             ", should be ", stage.worst_cell->expected));
+      add_paragraph(
+          out, "farthest",
+          sentence(stage.worst_cell->address, " is ", stage.worst_cell->found,
+                   possible ? ", without rounding " : ", should be ", stage.worst_cell->expected));
     }
   }
 }
@@ -175,14 +209,7 @@ void add_cause(std::string& out, const Explanation& cause) {
 
 void add_confidence(std::string& out, const Diagnosis& diagnosis) {
   if (diagnosis.explanations.empty()) return;
-  std::string text =
-      sentence("what is left of these numbers is ",
-               three_digits(diagnosis.explanations.front().distance), " of typical rounding");
-  if (diagnosis.explanations.size() > 1) {
-    text += sentence("; the next explanation, ", label_of(diagnosis.explanations[1]), ", is ",
-                     times(diagnosis.margin), " away");
-  }
-  add_paragraph(out, "sure", text);
+  add_paragraph(out, "sure", confidence_of(diagnosis));
   std::vector<std::string> others;
   for (std::size_t n = 2; n < diagnosis.explanations.size(); ++n) {
     others.push_back(label_of(diagnosis.explanations[n]));
@@ -217,15 +244,12 @@ std::string to_text(const Dump& dump, const Diagnosis& diagnosis) {
 }
 
 std::string to_text(const std::string& compared, const Diagnosis& diagnosis) {
-  std::string out = headline(diagnosis) + "\n\n";
+  std::string out = headline_of(diagnosis) + "\n\n";
   add_paragraph(out, "compared", compared);
   add_paragraph(out, "tolerance", diagnosis.tolerance);
-  for (const StageJudgement& stage : diagnosis.stages) add_stage(out, stage);
-  if (!diagnosis.where.empty()) {
-    add_paragraph(out, "where",
-                  sentence("first wrong: ", diagnosis.first_wrong_stage, ", ",
-                           joined(diagnosis.where, "; ")));
-  }
+  const bool possible = diagnosis.judgement == Judgement::right_by_rounding;
+  for (const StageJudgement& stage : diagnosis.stages) add_stage(out, stage, possible);
+  if (!diagnosis.where.empty()) add_paragraph(out, "where", where_of(diagnosis));
   add_cells(out, diagnosis);
   if (!diagnosis.explanations.empty()) add_cause(out, diagnosis.explanations.front());
   add_confidence(out, diagnosis);

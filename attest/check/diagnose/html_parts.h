@@ -13,15 +13,18 @@ inline constexpr std::string_view page_style = R"(
 --panel:#1e1f1e;--right:#6fcf8b;--wrong:#ff8a80;--undecided:#ffc46b}}
 body{margin:0;background:var(--ground);color:var(--text);font:16px/1.5 system-ui,sans-serif}
 main{max-width:72rem;margin:0 auto;padding:1rem}
-h1{margin:.3em 0;font-size:1.9rem}h1.right{color:var(--right)}h1.wrong{color:var(--wrong)}
+h1{margin:.3em 0;font-size:1.6rem;line-height:1.3}h1.right{color:var(--right)}h1.wrong{color:var(--wrong)}
 h1.undecided{color:var(--undecided)}h2{font-size:1.2rem;margin:1.6em 0 .4em}h3{font-size:1rem;margin:1em 0 .2em}
 code,pre,td{font-family:ui-monospace,monospace;font-size:.92em}.look{color:var(--soft)}
 table{border-collapse:collapse;display:block;overflow-x:auto}th,td{border:1px solid var(--line);
 padding:.25em .6em;text-align:left;vertical-align:top}pre{background:var(--panel);padding:.8em;overflow-x:auto}
 .panels{display:flex;flex-wrap:wrap;gap:.8rem}figure{margin:0}figcaption{font-size:.85em;color:var(--soft)}
 img{image-rendering:pixelated;background:var(--panel);border:1px solid var(--line);cursor:crosshair;display:block}
-img:focus{outline:3px solid var(--soft)}.legend{display:flex;flex-wrap:wrap;gap:.6rem;align-items:center}
-.legend img{cursor:default}.nan{display:inline-block;width:1em;height:1em;background:#00a86b}
+img:focus{outline:3px solid var(--soft)}.legend p{margin:.4em 0}
+.scale{position:relative;max-width:30rem;height:2.2em;margin-right:2em}.scale img{width:100%;height:14px;cursor:default}
+.scale span{position:absolute;left:0;top:16px;font-size:.85em;transform:translateX(-50%)}.scale img+span{transform:none}
+.nan,.none{display:inline-block;width:1em;height:1em;vertical-align:-.1em;border:1px solid var(--line);
+background:#00a86b}.none{background:var(--panel);margin-left:1em}
 .reading{position:sticky;top:0;background:var(--panel);border:1px solid var(--line);padding:.4em .6em;
 min-height:1.5em;font-family:ui-monospace,monospace;font-size:.92em}
 @media print{.reading{display:none}}
