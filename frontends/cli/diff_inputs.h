@@ -21,6 +21,8 @@ using InputDifferences = std::vector<check::InputDifference>;
 
 /// Rows of the table of `attest diff --stages`, below its header.
 [[nodiscard]] std::string rows_of(const InputDifferences& inputs);
+/// A line for each tensor that one dump alone holds.
+[[nodiscard]] std::string said_of_missing(const InputDifferences& inputs);
 /// A JSON list.
 [[nodiscard]] std::string json_list_of(const InputDifferences& inputs);
 

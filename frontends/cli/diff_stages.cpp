@@ -68,7 +68,7 @@ std::string text_of(const InputDifferences& inputs, const Differences& stages) {
   for (const check::TableDifference& each : stages) {
     out += row_of(check::name_of(each.stage), each);
   }
-  return out;
+  return out + said_of_missing(inputs);
 }
 
 std::string json_of(const InputDifferences& inputs, const Differences& stages,

@@ -101,6 +101,42 @@ TEST(DiffStages, InputsThatDifferAreNoMatch) {
   EXPECT_TRUE(says(by_mask.out, "mask[0,0,1,2]")) << by_mask.out;
 }
 
+TEST(DiffStages, WhatOneDumpAloneHoldsIsSaid) {
+  const AttentionCase call = grouped();
+  const io::NamedTensors bare = dump_of(call, output_of(call));
+  io::NamedTensors masked = bare, biased = bare, padded = bare;
+  Tensor<bool> mask({1, 1, 3, 5});
+  for (bool& each : mask.elements()) each = true;
+  masked.add("mask", mask);
+  biased.add("bias", f32(Tensor<double>({1, 1, 3, 5})));
+  padded.add("key_lengths", Tensor<std::int64_t>({2}, std::vector<std::int64_t>{5, 5}));
+  const Ended ended = diffed(bare, masked, {"--causal", "none"});
+  EXPECT_EQ(ended.code, 0) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "mask is in the second dump alone: whether the first was given it"))
+      << ended.out;
+  const Ended other = diffed(biased, bare, {"--causal", "none"});
+  EXPECT_TRUE(says(other.out, "bias is in the first dump alone: whether the second was given it"))
+      << other.out;
+  EXPECT_TRUE(says(diffed(padded, bare).out, "key_lengths is in the first dump alone"));
+  EXPECT_FALSE(says(diffed(masked, masked, {"--causal", "none"}).out, " alone"));
+  const auto json = io::parse_json(diffed(bare, masked, {"--causal", "none", "--json"}).out, "o");
+  ASSERT_TRUE(json) << json.failure().message;
+  EXPECT_EQ(*json->find("inputs")->items().back().find("alone_in")->string_if(), "second");
+}
+
+TEST(DiffStages, LengthsThatDifferAreOtherInputs) {
+  const AttentionCase call = grouped();
+  const auto of = [&](std::int64_t last) {
+    io::NamedTensors file = dump_of(call, output_of(call));
+    file.add("key_lengths", Tensor<std::int64_t>({2}, std::vector<std::int64_t>{5, last}));
+    return file;
+  };
+  EXPECT_EQ(diffed(of(5), of(5)).code, 0);
+  const Ended ended = diffed(of(5), of(4));
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "the inputs differ, key_lengths first")) << ended.out;
+}
+
 TEST(DiffStages, NamesTheFirstStageAndWhatTheSecondDid) {
   const AttentionCase call = grouped();
   const io::NamedTensors first = stages_of(call, Mask::causal_bottom_right());

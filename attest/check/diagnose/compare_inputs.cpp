@@ -27,7 +27,13 @@ class Comparison {
 
   template <class T>
   Result<void> add(const std::string& name, const Tensor<T>* a, const Tensor<T>* b) {
-    if (a == nullptr || b == nullptr || a->size() == 0 || b->size() == 0) return {};
+    const bool has_a = a != nullptr && a->size() != 0, has_b = b != nullptr && b->size() != 0;
+    if (!has_a && !has_b) return {};
+    if (!has_a || !has_b) {
+      rows_.push_back(
+          {.name = name, .held_by = has_a ? HeldBy::first_alone : HeldBy::second_alone});
+      return {};
+    }
     if (a->shape() != b->shape()) {
       return Failure{ErrorKind::shape, "shape-mismatch",
                      sentence("[diff] ", name, " has shape ", to_string(a->shape()),
@@ -63,6 +69,15 @@ class Comparison {
   std::vector<InputDifference> rows_;
 };
 
+/// Nothing if there are none.
+template <class T>
+std::optional<Tensor<double>> tensor_of(const std::vector<T>& numbers) {
+  if (numbers.empty()) return std::nullopt;
+  Tensor<double> out(Shape{static_cast<std::int64_t>(numbers.size())});
+  std::ranges::transform(numbers, out.data(), [](T x) { return static_cast<double>(x); });
+  return out;
+}
+
 template <class T>
 const T* given(const std::optional<T>& tensor) {
   return tensor ? &*tensor : nullptr;
@@ -73,12 +88,6 @@ const T* given(const std::optional<T>& tensor) {
 Result<std::vector<InputDifference>> compare_inputs(const Claim& first, const Claim& second) {
   Comparison all(std::max(unit_of(first.precision), unit_of(second.precision)));
   const AttentionCase &a = first.call, &b = second.call;
-  const auto sinks = [](const std::vector<double>& sink) {
-    Tensor<double> out(Shape{static_cast<std::int64_t>(sink.size())});
-    std::ranges::copy(sink, out.data());
-    return out;
-  };
-  const Tensor<double> sink_a = sinks(a.sink), sink_b = sinks(b.sink);
   for (const auto& [name, one, two] :
        {std::tuple{"query", &a.query, &b.query}, std::tuple{"key", &a.key, &b.key},
         std::tuple{"value", &a.value, &b.value}}) {
@@ -86,7 +95,14 @@ Result<std::vector<InputDifference>> compare_inputs(const Claim& first, const Cl
   }
   if (auto ok = all.add("mask", given(a.visible), given(b.visible)); !ok) return ok.failure();
   if (auto ok = all.add("bias", given(a.bias), given(b.bias)); !ok) return ok.failure();
-  if (auto ok = all.add("sink", &sink_a, &sink_b); !ok) return ok.failure();
+  const Packing &pack_a = a.mask.packing, &pack_b = b.mask.packing;
+  for (const auto& [name, one, two] :
+       {std::tuple{"sink", tensor_of(a.sink), tensor_of(b.sink)},
+        std::tuple{"key_lengths", tensor_of(a.mask.key_lengths), tensor_of(b.mask.key_lengths)},
+        std::tuple{"query_starts", tensor_of(pack_a.query_starts), tensor_of(pack_b.query_starts)},
+        std::tuple{"key_starts", tensor_of(pack_a.key_starts), tensor_of(pack_b.key_starts)}}) {
+    if (auto ok = all.add(name, given(one), given(two)); !ok) return ok.failure();
+  }
   return all.rows();
 }
 
