@@ -34,7 +34,12 @@ constexpr std::array placements{std::pair{"post", NormPlacement::post},
                                 std::pair{"sandwich", NormPlacement::sandwich}};
 constexpr std::array activations{
     std::pair{"relu", Activation::relu}, std::pair{"gelu", Activation::gelu_erf},
-    std::pair{"gelu-tanh", Activation::gelu_tanh}, std::pair{"silu", Activation::silu}};
+    std::pair{"gelu-tanh", Activation::gelu_tanh}, std::pair{"silu", Activation::silu},
+    std::pair{"gelu-quick", Activation::silu}};
+constexpr std::array packings{std::pair{"blocked", check::PackedOrder::blocked},
+                              std::pair{"by-head", check::PackedOrder::by_head},
+                              std::pair{"interleaved", check::PackedOrder::interleaved}};
+constexpr std::array halves{std::pair{"first", false}, std::pair{"second", true}};
 constexpr std::array orders{std::pair{"input-output", check::WeightOrder::input_output},
                             std::pair{"output-input", check::WeightOrder::output_input}};
 constexpr std::array precisions{
@@ -113,6 +118,9 @@ check::BlockFileOptions options_of(const DumpOptions& o, const BlockOptions& b) 
   out.placement = chosen(b.placement, placements);
   out.epsilon = b.epsilon;
   out.activation = chosen(b.activation, activations);
+  out.quick_gelu = b.activation == "gelu-quick";
+  out.packing = chosen(b.packing, packings);
+  out.gate_second = chosen(b.gate_half, halves);
   if (!o.inputs.causal.empty()) out.causal = o.inputs.causal == "square";
   if (!o.rope.empty()) {
     out.rope =
@@ -151,7 +159,12 @@ void add_block_options(CLI::App& command, BlockOptions& o) {
       add_word_of(command, "--norm", o.norm, norms, "layer or rms"),
       add_word_of(command, "--placement", o.placement, placements, "post, pre or sandwich"),
       add_word_of(command, "--activation", o.activation, activations,
-                  "relu, gelu (by erf), gelu-tanh or silu"),
+                  "relu, gelu (by erf), gelu-tanh, gelu-quick (x*sigmoid(1.702*x)) or silu"),
+      add_word_of(command, "--packing", o.packing, packings,
+                  "How one matrix or table holds query, key and value: blocked [3, H, D], by-head "
+                  "[H, 3, D] or interleaved [H, D, 3]"),
+      add_word_of(command, "--gate-half", o.gate_half, halves,
+                  "Which half of a packed gate_up is the gate: first or second"),
       add_number(command, "--epsilon", o.epsilon, "Of the norms", NumberRange::not_negative),
       command
           .add_option_function<std::vector<std::string>>(

@@ -18,7 +18,7 @@ struct BlockOptions {
   bool chosen = false;
   std::optional<std::int64_t> layer;
   std::string weights_are;  ///< "", input-output or output-input
-  std::string norm, placement, activation;
+  std::string norm, placement, activation, packing, gate_half;
   std::optional<double> epsilon;
   std::map<std::string, std::string> names;  ///< role → tensor of the file
 };

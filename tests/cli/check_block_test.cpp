@@ -66,9 +66,10 @@ TEST(CheckBlock, ClearsARightBlockAndNamesAWrongOne) {
 TEST(CheckBlock, SaysWhatWasNotSaid) {
   const std::vector<std::string> little{"--block", "--heads", "3", "--weights-are", "input-output"};
   const Ended right = checked(block_file({}), little);
-  EXPECT_EQ(right.code, 3) << right.out << right.err;
-  EXPECT_TRUE(
-      says(right.out, "CANNOT TELL: you did not say the activation; these numbers are relu"))
+  EXPECT_EQ(right.code, 0) << right.out << right.err;
+  EXPECT_TRUE(says(right.out,
+                   "RIGHT, if it is meant so: you did not say the activation; these numbers are "
+                   "relu"))
       << right.out;
   EXPECT_TRUE(says(right.out, "--activation relu")) << right.out;
   EXPECT_TRUE(says(right.err, "assumed: the activation is GELU")) << right.err;

@@ -58,7 +58,17 @@ struct Assumed {
   bool epsilon = false;
   bool activation = false;
   bool causal = false;
-  bool packing = false;  ///< how one matrix holds query, key and value
+  bool positions = false;   ///< rotary, ALiBi or none
+  bool scale = false;       ///< of the scores
+  bool packing = false;     ///< how one matrix holds query, key and value
+  bool gate_order = false;  ///< which half of one matrix is the gate
+};
+
+/// How one matrix, or one table, holds query, key and value.
+enum class PackedOrder {
+  blocked,      ///< [3, H, D]
+  by_head,      ///< [H, 3, D]
+  interleaved,  ///< [H, D, 3]
 };
 
 /// A block that somebody computed: what went in, what it is said to be, and any of its tables.
@@ -66,7 +76,11 @@ struct Assumed {
 /// A weight that no compared table needs may be absent; a bias or gain that is absent is none.
 struct BlockDump {
   BlockConfig config{};
+  bool quick_gelu = false;  ///< the activation is x·σ(1.702 x), which no config says
   Assumed assumed{};
+  PackedOrder packed = PackedOrder::blocked;  ///< as which the weights below were cut out of one
+  /// Query, key and value are cut out of one table that was made before any program cut it.
+  bool packed_table = false;
   BlockWeights<double> weights{};  ///< input × output
   Tensor<double> x{};              ///< [B·T, C]; may be absent if a later table is given
   std::int64_t sequences = 1;      ///< B
@@ -85,9 +99,11 @@ struct BlockDump {
 /// Formula       each table is judged from those before it that the dump has, by the exact tier's own
 ///               layers; the last one also from x alone. What can fail first is named first.
 ///               A mistake explains a dump if every table recomputed with it, from the same tables before,
-///               is within the noise of the claimed precision. Where other choices for what was assumed
-///               explain it, nothing is convicted: undecided, and `unsaid` says what to say. Undecided too
-///               if another explanation is nearer than three times what is left.
+///               is within the noise of the claimed precision. Undecided if another explanation is nearer
+///               than three times what is left.
+///               What was assumed and not said is read in all usual ways (readings.h). If one of them gives
+///               the numbers the block is right, and `unsaid` says which; undecided if several do that differ
+///               elsewhere, but not all. Wrong numbers are judged by the nearest reading.
 /// Shapes        as BlockStage says.
 /// Edge cases    NaN patterns are compared before numbers. A weight that is not given makes the tables that
 ///               need it unjudged, which is said.

@@ -9,6 +9,7 @@
 #include "attest/base/text.h"
 #include "attest/check/block/block_layout.h"
 #include "attest/check/block/block_names.h"
+#include "attest/check/block/block_settle.h"
 #include "attest/check/block/program.h"
 #include "attest/lab/block.h"
 
@@ -46,7 +47,7 @@ class Reader {
     if (auto ok = find_order(); !ok) return ok.failure();
     if (auto ok = read_parameters(); !ok) return ok.failure();
     if (auto ok = find_heads(); !ok) return ok.failure();
-    settle_config();
+    if (auto ok = settle(); !ok) return ok.failure();
     if (auto ok = read_tables(); !ok) return ok.failure();
     out_.said.insert(out_.said.begin(), assumed_.begin(), assumed_.end());
     if (!taken_.empty()) say("names: ", taken_);
@@ -225,10 +226,7 @@ class Reader {
         say(given->name, " is cut into equal blocks: gate, up");
         continue;
       }
-      out_.dump.assumed.packing = true;
-      assume(given->name,
-             " is cut into equal blocks: query, key, value; --name query_weight=… and ",
-             "so on give them by themselves");
+      say(given->name, " is cut into query, key and value");
     }
     return {};
   }
@@ -307,64 +305,17 @@ class Reader {
     return {};
   }
 
-  void settle_config() {
-    BlockConfig& c = out_.dump.config;
-    const BlockWeights<double>& w = out_.dump.weights;
-    c.gated =
-        w.gate_weight.size() != 0 || find("ffn.gate") != nullptr || find("ffn.gated") != nullptr;
-    if (c.gated) say("the feed-forward layer is gated: there is a gate");
-    const bool biased = w.norm1_bias.size() != 0 || w.norm2_bias.size() != 0;
-    const bool gained = w.norm1_gain.size() != 0 || w.norm2_gain.size() != 0;
-    c.norm = options_.norm.value_or(gained && !biased ? Norm::rms_norm : Norm::layer_norm);
-    Assumed& assumed = out_.dump.assumed;
-    assumed.norm = !options_.norm && !biased;
-    if (assumed.norm) {
-      assume("the norms are ",
-             c.norm == Norm::rms_norm ? "RMSNorm, for they have a gain and no bias" : "LayerNorm",
-             "; --norm says it");
-    } else if (!options_.norm) {
-      say("the norms are LayerNorm: they have a bias");
+  Result<void> settle() {
+    const BlockConfig& c = out_.dump.config;
+    block::TablesShown tables;
+    tables.gate = find("ffn.gate") != nullptr || find("ffn.gated") != nullptr;
+    tables.rope = find("rope.query") != nullptr || find("rope.key") != nullptr;
+    tables.gate_up = find("gate_up_weight") != nullptr;
+    tables.qkv = find("qkv_weight") != nullptr;
+    if (const Given* given = find("projection.qkv")) {
+      tables.packed = block::order_shown(given->tensor->shape(), c.heads, c.head_dim);
     }
-    const bool sandwich = w.norm1_out_gain.size() != 0 || w.norm2_out_gain.size() != 0;
-    c.placement =
-        options_.placement.value_or(sandwich ? NormPlacement::sandwich : NormPlacement::pre);
-    assumed.placement = !options_.placement && !sandwich;
-    if (assumed.placement) {
-      assume("the norms stand before each layer (pre-norm); --placement says it");
-    } else if (!options_.placement) {
-      say("each layer stands between two norms: there are four");
-    }
-    c.epsilon = options_.epsilon.value_or(c.norm == Norm::rms_norm ? 1e-6 : 1e-5);
-    assumed.epsilon = !options_.epsilon.has_value();
-    if (assumed.epsilon) assume("epsilon is ", c.epsilon, "; --epsilon says it");
-    c.activation = options_.activation.value_or(c.gated ? Activation::silu : Activation::gelu_erf);
-    assumed.activation = !options_.activation.has_value();
-    if (assumed.activation) {
-      assume("the activation is ", c.gated ? "SiLU" : "GELU's exact form",
-             "; --activation says it");
-    }
-    c.causal = options_.causal.value_or(true);
-    assumed.causal = !options_.causal.has_value();
-    if (assumed.causal) assume("attention is causal; --causal or --causal none says it");
-    c.rope = options_.rope;
-    c.scale = options_.scale;
-    c.softcap = options_.softcap;
-    c.alibi = options_.alibi.value_or(false);
-    if (!options_.rope && !c.alibi) {
-      assume(
-          "no rotary positions and no ALiBi; --rope half, --rope interleaved or --alibi says it");
-    }
-    drop_unused();
-  }
-
-  /// Parameters that the settled config has no place for are said, not used.
-  void drop_unused() {
-    for (const lab::BlockParameter& parameter : lab::block_parameters(out_.dump.config)) {
-      Tensor<double>& tensor = out_.dump.weights.*parameter.tensor;
-      if (parameter.need != lab::Need::unused || tensor.size() == 0) continue;
-      say(parameter.name, " is not used: the block has no place for it");
-      tensor = Tensor<double>();
-    }
+    return block::settle(out_.dump, options_, tables, {assumed_, out_.said});
   }
 
   Result<Tensor<double>> table(BlockStage stage, const Given& given, std::int64_t rows) {
@@ -391,7 +342,7 @@ class Reader {
     return std::move(*values).reshaped({expected, width});
   }
 
-  /// A table that holds query, key and value side by side becomes three.
+  /// A table that holds query, key and value becomes three.
   Result<void> cut_packed_table(std::int64_t rows, DType& coarsest) {
     using S = BlockStage;
     const Given* given = find("projection.qkv");
@@ -403,8 +354,9 @@ class Reader {
                                                 {S::value, c.kv_heads * c.value_dim}};
     const std::int64_t width = parts[0].second + parts[1].second + parts[2].second;
     const Shape& shape = given->tensor->shape();
-    if (shape.empty() || shape.back() != width ||
-        static_cast<std::int64_t>(given->tensor->size()) != rows * width) {
+    const bool flat = !shape.empty() && shape.back() == width;
+    const std::optional<PackedOrder> shown = block::order_shown(shape, c.heads, c.head_dim);
+    if ((!flat && !shown) || static_cast<std::int64_t>(given->tensor->size()) != rows * width) {
       say(given->name, " is not used: query, key and value side by side would be ",
           to_string(Shape{rows, width}), ", and it has shape ", to_string(shape),
           "; if it is a weight: --name qkv_weight=", given->name);
@@ -415,18 +367,31 @@ class Reader {
     const Tensor<double> table = std::move(*values).reshaped({rows, width});
     const DType dtype = given->tensor->dtype();
     if (size_of(dtype) < size_of(coarsest)) coarsest = dtype;
+    // A shape that shows an order shows how the program reads it; else it is as the claim has it.
+    const PackedOrder order = shown.value_or(dump.packed);
+    dump.packed_table = !shown && c.heads == c.kv_heads && c.head_dim == c.value_dim;
     std::int64_t first = 0;
-    for (const auto& [stage, count] : parts) {
+    for (int n = 0; n < 3; ++n) {
+      const auto& [stage, count] = parts[n];
       if (dump.stages.count(stage) != 0) {
         return failure(ErrorKind::value, "duplicate-name", given->name, " and ",
                        dump.stages.at(stage).name, " both hold ", name_of(stage),
                        "; say which one is meant");
       }
-      dump.stages[stage] = {block::columns_of(table, first, count),
+      dump.stages[stage] = {order == PackedOrder::blocked
+                                ? block::columns_of(table, first, count)
+                                : block::packed_part(table, n, order, c.heads),
                             sentence(given->name, " (", name_of(stage), ")"), dtype};
       first += count;
     }
-    assume(given->name, " holds query, key and value one after another");
+    const char* const axes = order == PackedOrder::blocked   ? " one after another"
+                             : order == PackedOrder::by_head ? " head by head, [H, 3, D]"
+                                                             : " feature by feature, [H, D, 3]";
+    if (shown) {
+      say(given->name, " holds query, key and value", axes, ": its shape shows it");
+    } else if (!options_.packing) {
+      assume(given->name, " holds query, key and value", axes, "; --packing says it");
+    }
     return {};
   }
 

@@ -29,12 +29,15 @@ struct BlockFileOptions {
   std::optional<NormPlacement> placement{};
   std::optional<double> epsilon{};
   std::optional<Activation> activation{};
+  bool quick_gelu = false;  ///< x·σ(1.702 x) in place of it
   std::optional<bool> causal{};
   std::optional<RopeConfig> rope{};
   std::optional<double> scale{};
   std::optional<double> softcap{};
   std::optional<bool> alibi{};
   std::optional<Precision> precision{};
+  std::optional<PackedOrder> packing{};  ///< of qkv_weight, qkv_bias and projection.qkv
+  std::optional<bool> gate_second{};     ///< of gate_up_weight: up stands first
 };
 
 struct BlockFile {

@@ -430,13 +430,17 @@ std::string Candidate::label() const {
 }
 
 std::vector<Candidate> candidates_of(const BlockConfig& config) {
+  return candidates_of(config, claimed(config));
+}
+
+std::vector<Candidate> candidates_of(const BlockConfig& config, const BlockRecipe& claim) {
   static constexpr double no_value[] = {0};
   std::vector<Candidate> out;
   for (const BlockMistake& mistake : block_mistakes()) {
     const std::span<const double> values =
         mistake.text.values.empty() ? std::span<const double>(no_value) : mistake.text.values;
     for (const double value : values) {
-      BlockRecipe recipe = claimed(config);
+      BlockRecipe recipe = claim;
       if (mistake.make(recipe, config, value)) out.push_back({&mistake, value});
     }
   }

@@ -32,8 +32,10 @@ struct Candidate {
   [[nodiscard]] Made made() const { return {&mistake->text, value}; }
 };
 
-/// Everything that can be tried on a claim.
+/// Everything that can be tried on a claim, which this config or this recipe of it is.
 [[nodiscard]] std::vector<Candidate> candidates_of(const BlockConfig& config);
+[[nodiscard]] std::vector<Candidate> candidates_of(const BlockConfig& config,
+                                                   const BlockRecipe& claim);
 
 /// What the tables are filled with; each file of the catalogue has one.
 class Entries {

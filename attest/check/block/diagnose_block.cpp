@@ -9,6 +9,8 @@
 #include "attest/check/block/exact.h"
 #include "attest/check/block/judge.h"
 #include "attest/check/block/program.h"
+#include "attest/check/block/reading_search.h"
+#include "attest/check/block/readings.h"
 #include "attest/check/block/search.h"
 #include "attest/check/block/sentences.h"
 #include "attest/lab/block.h"
@@ -93,9 +95,8 @@ Zones zones_of(const BlockDump& dump) {
 Trial trial_of(const BlockDump& dump, const std::vector<BlockStage>& stages) {
   Trial trial;
   trial.config = dump.config;
-  trial.claim = claimed(dump.config);
-  trial.candidates = candidates_of(dump.config);
-  trial.readings = other_readings(dump);
+  trial.claim = claimed(dump);
+  trial.candidates = candidates_of(dump.config, trial.claim);
   trial.unit = rounding_of(dump.precision).store;
   trial.zones = zones_of(dump);
   const BlockConfig& c = dump.config;
@@ -160,7 +161,7 @@ Layout layout_of(BlockStage stage, const BlockDump& dump) {
 /// The last table from x alone: what small errors of all stages together come to.
 void judge_whole(const BlockDump& dump, BlockStage last, Diagnosis& out) {
   if (dump.x.size() == 0) return;
-  Program program(dump, claimed(dump.config), Reach::whole, Noise::with);
+  Program program(dump, claimed(dump), Reach::whole, Noise::with);
   Exact exact(dump, Reach::whole);
   Numbers tolerance = program.stage(last);
   const Tensor<double>& expected = exact.stage(last);
@@ -180,18 +181,11 @@ void judge_whole(const BlockDump& dump, BlockStage last, Diagnosis& out) {
   out.stages.push_back(judge(on_trial).judgement);
 }
 
-}  // namespace
-}  // namespace block
-
-Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& options) {
-  using namespace block;
-  if (auto ok = check_dump(dump); !ok) return ok.failure();
+/// A dump by what its config says.
+Result<Diagnosis> judge_claim(const BlockDump& dump, const DiagnoseOptions& options) {
   Diagnosis out;
-  if (std::string assumed = assumed_text(dump); !assumed.empty()) {
-    out.remarks.push_back(std::move(assumed));
-  }
   out.tolerance = tolerance_text(dump.precision, zones_of(dump));
-  Program program(dump, claimed(dump.config), Reach::links, Noise::with);
+  Program program(dump, claimed(dump), Reach::links, Noise::with);
   const std::vector<BlockStage> stages = judgeable(dump, program, out);
   if (stages.empty()) {
     return Failure{ErrorKind::value, "missing-tensor",
@@ -228,6 +222,62 @@ Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& o
   if (stages.size() > 1 && out.first_wrong_stage.empty()) judge_whole(dump, stages.back(), out);
   conclude(trial, fits, options, out);
   return out;
+}
+
+/// What wrong numbers were most likely meant as: the nearest reading, or one of a family from which one
+/// mistake leads to them.
+Picks base_of(const BlockDump& dump, const std::vector<ReadingAxis>& axes, const Readings& readings,
+              const std::vector<BlockStage>& stages, std::int64_t& tried) {
+  std::vector<Picks> bases = families(axes);
+  bases.insert(bases.begin(), readings.picks);
+  for (const Picks& picks : bases) {
+    const BlockDump base = read_as(dump, axes, picks);
+    Found found = search(trial_of(base, stages), {.most_mistakes = 1});
+    tried += found.tried;
+    if (!found.explanations.empty()) return picks;
+  }
+  return readings.picks;
+}
+
+/// A dump of which not everything was said: read in all usual ways first.
+Result<Diagnosis> judge_readings(const BlockDump& dump, const std::vector<ReadingAxis>& axes,
+                                 const DiagnoseOptions& options) {
+  Diagnosis unused;
+  Program program(dump, claimed(dump), Reach::links, Noise::with);
+  const std::vector<BlockStage> stages = judgeable(dump, program, unused);
+  if (stages.empty()) return judge_claim(dump, options);
+  const Trial trial = trial_of(dump, stages);
+  Readings readings = search_readings(trial, dump, axes, options);
+  std::int64_t tried = readings.tried;
+  if (!readings.fits && !trial.large) readings.picks = base_of(dump, axes, readings, stages, tried);
+  auto out = judge_claim(read_as(dump, axes, readings.picks), options);
+  if (!out) return out;
+  out->tried += tried;
+  std::vector<std::string> remarks{assumed_text(axes, readings.picks)};
+  if (out->judgement == Judgement::right || out->judgement == Judgement::right_by_rounding) {
+    out->unsaid = unsaid(axes, readings.picks);
+    const bool several = ambiguous(axes, readings);
+    if (several) {
+      out->judgement = Judgement::undecided;
+      out->unsaid = ambiguous_text(axes, readings);
+      out->would_decide.push_back("what you meant of these, said by its option");
+    }
+    for (const auto& texts : {meant_otherwise(axes, readings.picks), alike_texts(axes, readings)}) {
+      remarks.insert(remarks.end(), texts.begin(), texts.end());
+    }
+  }
+  out->remarks.insert(out->remarks.begin(), remarks.begin(), remarks.end());
+  return out;
+}
+
+}  // namespace
+}  // namespace block
+
+Result<Diagnosis> diagnose_block(const BlockDump& dump, const DiagnoseOptions& options) {
+  using namespace block;
+  if (auto ok = check_dump(dump); !ok) return ok.failure();
+  const std::vector<ReadingAxis> axes = axes_of(dump);
+  return axes.empty() ? judge_claim(dump, options) : judge_readings(dump, axes, options);
 }
 
 }  // namespace attest::check

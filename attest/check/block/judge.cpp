@@ -127,13 +127,6 @@ void conclude(const Trial& trial, const std::vector<Fit>& fits, const DiagnoseOp
     out.explanations.push_back(std::move(claim));
     return;
   }
-  const std::vector<Reading> readings = fitting(trial, options, out.tried);
-  if (!readings.empty()) {
-    out.judgement = Judgement::undecided;
-    out.unsaid = unsaid(readings);
-    out.would_decide.push_back(out.unsaid);
-    return;
-  }
   DiagnoseOptions limited = options;
   if (!beyond) limited.most_mistakes = 1;  // within the tolerance only a clear name convicts
   Found found = search(trial, limited);

@@ -94,6 +94,12 @@ BlockRecipe claimed(const BlockConfig& config) {
   return out;
 }
 
+BlockRecipe claimed(const BlockDump& dump) {
+  BlockRecipe out = claimed(dump.config);
+  if (dump.quick_gelu) out.ffn.activation = ActivationForm::gelu_quick;
+  return out;
+}
+
 std::vector<BlockStage> stages_of(const BlockConfig& config) {
   using S = BlockStage;
   const bool post = config.placement == NormPlacement::post;
@@ -196,7 +202,7 @@ bool Program::own_part_as_claimed(BlockStage stage) const {
     }
     case S::rope_query:
     case S::rope_key:
-      return mine.attend.rope == other.attend.rope;
+      return mine.attend.rope == other.attend.rope && mine.attend.packing == other.attend.packing;
     case S::weights:
     case S::heads:
     case S::concat:
@@ -245,12 +251,27 @@ const Numbers& Program::source(BlockStage stage) {
   const auto found = dump_.stages.find(stage);
   if (reach_ == Reach::whole || found == dump_.stages.end()) return this->stage(stage);
   std::optional<Numbers>& kept = dumped_[static_cast<std::size_t>(stage)];
-  if (!kept) {
-    kept = given(found->second.values, found->second.values.extent(0), noisy_);
+  const auto dumped = [&](BlockStage which) {
+    const BlockTable& table = dump_.stages.at(which);
+    Numbers out = given(table.values, table.values.extent(0), noisy_);
     // A program may go on with more digits than it dumps: fused kernels do.
-    store(*kept, rounding_of(dump_.precision, found->second.dtype));
+    store(out, rounding_of(dump_.precision, table.dtype));
+    return out;
+  };
+  using S = BlockStage;
+  const bool cut = stage == S::query || stage == S::key || stage == S::value;
+  if (!kept && cut && reads_packed_table()) {
+    const int which = stage == S::query ? 0 : stage == S::key ? 1 : 2;
+    kept = repacked(dumped(S::query), dumped(S::key), dumped(S::value), which,
+                    recipe_.attend.packing, shape_);
   }
+  if (!kept) kept = dumped(stage);
   return *kept;
+}
+
+/// Whether the recipe cuts the dump's packed table in another way than the dump does.
+bool Program::reads_packed_table() const {
+  return dump_.packed_table && reach_ == Reach::links && recipe_.attend.packing != Packing::blocked;
 }
 
 const Numbers& Program::x() {
@@ -313,7 +334,7 @@ Numbers Program::projected(int which) {
     constexpr Matrix three[] = {Matrix::query, Matrix::key, Matrix::value};
     return linear(three[from], in);
   };
-  if (recipe_.attend.packing == Packing::blocked) return projection(which);
+  if (recipe_.attend.packing == Packing::blocked || reads_packed_table()) return projection(which);
   const Numbers q = projection(0), k = projection(1), v = projection(2);
   if (q.empty() || k.empty() || v.empty()) return {};
   return repacked(q, k, v, which, recipe_.attend.packing, shape_);

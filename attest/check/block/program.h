@@ -54,6 +54,7 @@ class Program {
   const Numbers& attention_in();
   const Numbers& hidden();
   const Numbers& ffn_in();
+  [[nodiscard]] bool reads_packed_table() const;
   [[nodiscard]] bool post() const { return recipe_.placement == NormPlacement::post; }
   [[nodiscard]] bool sandwich() const { return recipe_.placement == NormPlacement::sandwich; }
 
@@ -68,6 +69,9 @@ class Program {
   std::array<std::optional<Numbers>, block_stages> computed_{};
   std::array<std::optional<Numbers>, block_stages> dumped_{};
 };
+
+/// The claim of a dump.
+[[nodiscard]] BlockRecipe claimed(const BlockDump& dump);
 
 /// The tables of this config, in order of computation. `output` is the last one's second name.
 [[nodiscard]] std::vector<BlockStage> stages_of(const BlockConfig& config);

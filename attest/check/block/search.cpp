@@ -7,69 +7,19 @@
 #include <utility>
 
 #include "attest/base/text.h"
+#include "attest/check/block/measure.h"
 
 namespace attest::check::block {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-using Choice = std::vector<std::size_t>;  // candidates, in the order in which they are made
-
-/// What one choice does to every link.
-struct Outcome {
-  Choice choice{};
-  std::vector<Fit> fits{};
-  std::vector<char> changes{};  ///< other numbers than the claim's
-
-  [[nodiscard]] bool explains() const {
-    return std::all_of(fits.begin(), fits.end(), [](const Fit& fit) { return fit.good(); });
-  }
-  [[nodiscard]] std::size_t good_links() const {
-    return static_cast<std::size_t>(
-        std::count_if(fits.begin(), fits.end(), [](const Fit& fit) { return fit.good(); }));
-  }
-  [[nodiscard]] double distance() const {
-    double squares = 0;
-    for (const Fit& fit : fits) squares += fit.distance * fit.distance;
-    return fits.empty() ? 0 : std::sqrt(squares / static_cast<double>(fits.size()));
-  }
-};
-
-/// How far two tables are apart, relative to the first.
-double apart(const Numbers& a, const Numbers& b) {
-  if (a.value.size() != b.value.size()) return infinity;
-  double squares = 0, size = 0;
-  for (std::size_t n = 0; n < a.value.size(); ++n) {
-    const double d = a.value[n] - b.value[n];
-    if (d != d) {  // a NaN, or ∞ − ∞
-      if ((a.value[n] != a.value[n]) != (b.value[n] != b.value[n])) return infinity;
-      continue;
-    }
-    squares += d * d;
-    size += a.value[n] * a.value[n];
-  }
-  return squares == 0 ? 0 : std::sqrt(squares / std::max(size, 1e-300));
-}
-
 class Searcher {
  public:
-  Searcher(const Trial& trial, const DiagnoseOptions& options) : trial_(trial), options_(options) {
-    const Recompute run = trial.start(trial.claim, Noise::with);
-    for (std::size_t l = 0; l < trial.links.size(); ++l) {
-      claimed_.push_back(run(l));
-      claim_.fits.push_back(fit_of(trial.links[l].found, claimed_.back(), trial.zones));
-      double spread = 0, size = 0;
-      for (std::size_t n = 0; n < claimed_.back().value.size(); ++n) {
-        spread += claimed_.back().variance[n];
-        size += trial.links[l].found.value[n] * trial.links[l].found.value[n];
-      }
-      // Beyond this no table is looked at with its noise: fifty times the claim's, and of its own size.
-      reject_.push_back(size > 0 ? 50 * std::sqrt(spread / size) + 200 * trial.unit : infinity);
-      if (!(reject_.back() == reject_.back())) reject_.back() = infinity;
-    }
-  }
+  Searcher(const Trial& trial, const DiagnoseOptions& options)
+      : trial_(trial), options_(options), measurer_(trial) {}
 
-  std::int64_t tried = 0;
+  [[nodiscard]] std::int64_t tried() const { return measurer_.tried; }
 
   void report(std::string_view doing, std::size_t done, std::size_t all) const {
     if (options_.progress) {
@@ -125,31 +75,6 @@ class Searcher {
     return out;
   }
 
-  /// Every link, with noise where it is near.
-  Outcome measure(const BlockRecipe& recipe) {
-    Outcome out;
-    ++tried;
-    const Recompute quick = trial_.start(recipe, Noise::without);
-    Recompute careful;
-    for (std::size_t l = 0; l < trial_.links.size(); ++l) {
-      Numbers numbers = quick(l);
-      if (numbers.empty()) return {};
-      out.changes.push_back(apart(claimed_[l], numbers) > 1e-14 ? 1 : 0);
-      if (out.changes.back() == 0) {
-        out.fits.push_back(claim_.fits[l]);
-        continue;
-      }
-      const double distance = apart(trial_.links[l].found, numbers);
-      if (!(distance <= reject_[l])) {
-        out.fits.push_back({distance / std::max(reject_[l], 1e-300) * 50, infinity, infinity});
-        continue;
-      }
-      if (!careful) careful = trial_.start(recipe, Noise::with);
-      out.fits.push_back(fit_of(trial_.links[l].found, careful(l), trial_.zones));
-    }
-    return out;
-  }
-
   /// How far the numbers of one outcome are from another's: root mean squares, in the table where it is most.
   struct Apart {
     double noise = 0;  ///< over noise
@@ -196,7 +121,7 @@ class Searcher {
   Outcome whole(Choice choice) {
     BlockRecipe recipe;
     if (!make(choice, recipe)) return {};
-    Outcome out = measure(recipe);
+    Outcome out = measurer_.measure(recipe);
     if (!out.fits.empty()) out.choice = std::move(choice);
     return out;
   }
@@ -205,11 +130,11 @@ class Searcher {
     for (const Outcome* one : {&a, &b}) {
       if (trial_.candidates[one->choice.front()].mistake->reroutes) return true;
     }
-    for (std::size_t l = 0; l < claim_.fits.size(); ++l) {
+    for (std::size_t l = 0; l < measurer_.claim().fits.size(); ++l) {
       if (a.changes[l] != 0 && b.changes[l] != 0) continue;
       const Fit& alone = a.changes[l] != 0   ? a.fits[l]
                          : b.changes[l] != 0 ? b.fits[l]
-                                             : claim_.fits[l];
+                                             : measurer_.claim().fits[l];
       if (!alone.good()) return false;
     }
     return true;
@@ -223,20 +148,14 @@ class Searcher {
       return;
     }
     constexpr std::size_t kept = 32;
-    const auto better = [](const Outcome& a, const Outcome& b) {
-      if (a.good_links() != b.good_links()) return a.good_links() > b.good_links();
-      return a.distance() < b.distance();
-    };
-    if (best.size() == kept && !better(made, best.back())) return;
+    if (best.size() == kept && !nearer(made, best.back())) return;
     if (best.size() == kept) best.pop_back();
-    best.insert(std::upper_bound(best.begin(), best.end(), made, better), std::move(made));
+    best.insert(std::upper_bound(best.begin(), best.end(), made, nearer), std::move(made));
   }
 
   const Trial& trial_;
   const DiagnoseOptions& options_;
-  std::vector<Numbers> claimed_{};
-  Outcome claim_{};
-  std::vector<double> reject_{};
+  Measurer measurer_;
 };
 
 Explanation explanation_of(const Trial& trial, const Outcome& outcome) {
@@ -283,29 +202,6 @@ std::vector<Explanation> ranked(const Trial& trial, Searcher& searcher,
 
 }  // namespace
 
-Fit fit_of(const Numbers& found, const Numbers& recomputed, const Zones& zones) {
-  if (recomputed.value.size() != found.value.size()) return {infinity, infinity, infinity};
-  Fit out;
-  double squares = 0;
-  for (std::size_t n = 0; n < found.value.size(); ++n) {
-    const double a = found.value[n], b = recomputed.value[n];
-    if (a != a && b != b) continue;
-    const double d = std::fabs(a - b);
-    if (d == 0 || a == b) continue;
-    if (!(d < infinity)) return {infinity, infinity, infinity};
-    const double most = zones.most(recomputed, n), typical = zones.typical(recomputed, n);
-    const double deviation = recomputed.deviation_at(n) * zones.safety;
-    out.used = std::max(out.used, most > 0 ? d / most : infinity);
-    out.unusual = std::max(out.unusual, typical > 0 ? d / typical : infinity);
-    const double share = deviation > 0 ? std::min(d / deviation, 1e6) : 1e6;
-    squares += share * share;
-  }
-  if (!found.value.empty()) {
-    out.distance = std::sqrt(squares / static_cast<double>(found.value.size()));
-  }
-  return out;
-}
-
 Found search(const Trial& trial, const DiagnoseOptions& options) {
   Searcher searcher(trial, options);
   Found out;
@@ -316,30 +212,8 @@ Found search(const Trial& trial, const DiagnoseOptions& options) {
   std::vector<Outcome> best;
   if (good.empty() && options.most_mistakes >= 2) good = searcher.pairs(singles, best);
   if (good.empty() && options.most_mistakes >= 3) good = searcher.extend(best, singles);
-  out.tried = searcher.tried;
+  out.tried = searcher.tried();
   out.explanations = ranked(trial, searcher, std::move(good));
-  return out;
-}
-
-std::vector<Reading> fitting(const Trial& trial, const DiagnoseOptions& options,
-                             std::int64_t& tried) {
-  if (trial.readings.empty()) return {};
-  Searcher searcher(trial, options);
-  std::vector<std::pair<double, const Reading*>> good;
-  for (const Reading& reading : trial.readings) {
-    searcher.report("what was assumed", static_cast<std::size_t>(searcher.tried),
-                    trial.readings.size());
-    if (!good.empty() && reading.choices.size() > good.front().second->choices.size()) break;
-    const Outcome outcome = searcher.measure(reading.recipe);
-    if (!outcome.fits.empty() && outcome.explains()) {
-      good.emplace_back(outcome.distance(), &reading);
-    }
-  }
-  tried += searcher.tried;
-  std::stable_sort(good.begin(), good.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Reading> out;
-  for (const auto& one : good) out.push_back(*one.second);
   return out;
 }
 
@@ -352,7 +226,7 @@ std::vector<std::string> invisible(const Trial& trial, std::int64_t& tried) {
         trial.candidates[outcome.choice.front()].mistake->text.kind == MistakeKind::wrong;
     if (wrong && outcome.explains()) out.push_back(label_of(trial, outcome));
   }
-  tried += searcher.tried;
+  tried += searcher.tried();
   return out;
 }
 

@@ -9,7 +9,6 @@
 #include "attest/check/block/block_mistakes.h"
 #include "attest/check/block/numbers.h"
 #include "attest/check/block/program.h"
-#include "attest/check/block/readings.h"
 #include "attest/check/diagnose/diagnosis.h"
 
 /// Which mistakes give the numbers of a dump, whatever it is a dump of.
@@ -31,8 +30,6 @@ struct Trial {
   BlockRecipe claim{};
   BlockConfig config{};
   std::vector<Candidate> candidates{};
-  std::vector<Reading>
-      readings{};   ///< other choices for what was assumed, the fewest changes first
   double unit = 0;  ///< of what is stored
   Zones zones{};
   bool large = false;  ///< to recompute it some hundred times takes seconds
@@ -58,10 +55,6 @@ struct Found {
 /// Singles, then pairs, then what extends the best pairs; it ends with the first number of mistakes that
 /// explains everything. Those that give the same numbers are one, with `same`; `apart` is from the best.
 [[nodiscard]] Found search(const Trial& trial, const DiagnoseOptions& options);
-
-/// Readings that give every number, of those with the fewest changes; the nearest first.
-[[nodiscard]] std::vector<Reading> fitting(const Trial& trial, const DiagnoseOptions& options,
-                                           std::int64_t& tried);
 
 /// Labels of mistakes that would leave every number of this dump as it is, within noise.
 [[nodiscard]] std::vector<std::string> invisible(const Trial& trial, std::int64_t& tried);

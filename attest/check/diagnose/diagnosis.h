@@ -58,7 +58,8 @@ struct Explanation {
 struct Diagnosis {
   Judgement judgement = Judgement::undecided;
   std::vector<StageJudgement> stages{};
-  std::string unsaid{};  ///< if undecided for that: "you did not say …; these numbers are …"
+  std::string
+      unsaid{};  ///< if right or undecided for that: "you did not say …; these numbers are …"
   std::string first_wrong_stage{};          ///< "" if none
   std::vector<std::string> where{};         ///< "only head 3", "from query 64 on"
   std::vector<Explanation> explanations{};  ///< the best first; the second says the margin

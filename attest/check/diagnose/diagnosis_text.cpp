@@ -65,6 +65,7 @@ std::string label_of(const Explanation& explanation) {
 std::string headline_of(const Diagnosis& diagnosis) {
   switch (diagnosis.judgement) {
     case Judgement::right:
+      if (!diagnosis.unsaid.empty()) return "RIGHT, if it is meant so: " + diagnosis.unsaid;
       return "RIGHT: every number is what the claim computes, within typical rounding";
     case Judgement::right_by_rounding:
       return diagnosis.explanations.empty()
