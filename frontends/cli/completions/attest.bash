@@ -28,7 +28,9 @@ _attest() {
       --rope) choices="half interleaved" ;;
       --norm) choices="layer rms" ;;
       --placement) choices="post pre sandwich" ;;
-      --activation) choices="relu gelu gelu-tanh silu" ;;
+      --activation) choices="relu gelu gelu-tanh gelu-quick silu" ;;
+      --packing) choices="blocked by-head interleaved" ;;
+      --gate-half) choices="first second" ;;
       --weights-are) choices="input-output output-input" ;;
       --explain) choices=$("$program" check --list 2>/dev/null |
                              grep -oE '^[a-z0-9_]+\.[a-zA-Z0-9_.+]+') ;;
