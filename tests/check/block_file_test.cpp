@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 
 namespace attest::check {
 namespace {
@@ -83,7 +83,7 @@ bool said(const BlockFile& file, const char* text) {
 struct Block {
   BlockConfig config{};
   BlockWeights<double> weights{};
-  test::Rows x{};
+  test::BlockRows x{};
   Block(BlockConfig c, std::uint64_t seed) : config(std::move(c)) {
     Random random(seed);
     weights = test::drawn_weights(random, config);

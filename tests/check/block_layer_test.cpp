@@ -14,15 +14,15 @@
 #include "attest/check/block/layer.h"
 #include "attest/io/json.h"
 #include "attest/io/safetensors.h"
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 #include "tests/support/onnx_nodes.h"
 
 namespace attest::check {
 namespace {
 
 namespace fs = std::filesystem;
+using test::BlockRows;
 using test::Mistakes;
-using test::Rows;
 
 std::string label_of(const Explanation& explanation) {
   std::string out;
@@ -44,7 +44,7 @@ bool names(const Diagnosis& found, const std::string& label) {
 struct PlainLayer {
   BlockConfig config{};
   BlockWeights<double> weights{};
-  Rows x{};
+  BlockRows x{};
 
   [[nodiscard]] LayerDump norm(const Mistakes& mistakes) const {
     const test::PlainBlock plain{config, weights, mistakes};
@@ -58,7 +58,7 @@ struct PlainLayer {
   }
   [[nodiscard]] LayerDump activation(const Mistakes& mistakes) const {
     const test::PlainBlock plain{config, weights, mistakes};
-    Rows y = x;
+    BlockRows y = x;
     for (auto& row : y) {
       for (float& number : row) number = plain.act(number);
     }
@@ -151,7 +151,7 @@ TEST(DiagnoseLayer, NamesEveryRotation) {
 
 TEST(DiagnoseLayer, NamesEverySoftmax) {
   Random random(5);
-  const Rows x = test::drawn_rows(random, 7, 9);
+  const BlockRows x = test::drawn_rows(random, 7, 9);
   const std::vector<std::string> forms = {"",
                                           "softmax.over_queries",
                                           "softmax.base2",
@@ -162,7 +162,7 @@ TEST(DiagnoseLayer, NamesEverySoftmax) {
                                           "softmax.sigmoid",
                                           "softmax.missing"};
   for (const std::string& form : forms) {
-    Rows y = x;
+    BlockRows y = x;
     const bool down = form == "softmax.over_queries";
     for (std::size_t line = 0; line < (down ? 9U : 7U); ++line) {
       std::vector<float*> row;
@@ -207,13 +207,13 @@ TEST(DiagnoseLayer, NamesGatedAndLinearLayers) {
   for (std::uint64_t seed = 21; seed <= 30; ++seed) {
     const PlainLayer layer = drawn(seed);
     Random random(seed, 1);
-    const Rows up = test::drawn_rows(random, static_cast<std::int64_t>(layer.x.size()), 18);
+    const BlockRows up = test::drawn_rows(random, static_cast<std::int64_t>(layer.x.size()), 18);
     for (const char* name : {"", "ffn.activates_up", "ffn.both_active", "ffn.up_ignored",
                              "ffn.gate_ignored", "ffn.gate_added", "ffn.gelu_quick"}) {
       const std::string form = name;
       const Mistakes mistakes{{form, 0}};
       const test::PlainBlock plain{layer.config, layer.weights, mistakes};
-      Rows y = layer.x;
+      BlockRows y = layer.x;
       for (std::size_t t = 0; t < y.size(); ++t) {
         for (std::size_t k = 0; k < y[t].size(); ++k) {
           const float g = layer.x[t][k], u = up[t][k];

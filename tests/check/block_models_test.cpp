@@ -19,22 +19,19 @@
 #include "attest/io/bytes.h"
 #include "attest/io/json.h"
 #include "attest/io/tensor_file.h"
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 #include "tests/support/draws.h"
-#include "tests/support/file_builders.h"
+#include "tests/support/shared_files.h"
 
 namespace attest::check {
 namespace {
 
+using test::BlockRows;
 using test::Mistakes;
-using test::Rows;
 using Weights = BlockWeights<double>;
 
 std::optional<std::filesystem::path> folder_of(const char* model) {
-  const auto shared = test::shared_folder();
-  if (!shared) return std::nullopt;
-  const std::filesystem::path path = *shared / "data/models" / model;
-  return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
+  return test::shared_path(std::filesystem::path("data/models") / model);
 }
 
 /// The tensors of a model, read without the checker's reader.
@@ -73,7 +70,7 @@ struct Trial {
   std::string name{};
   BlockConfig config{};
   Weights weights{};
-  Rows x{};
+  BlockRows x{};
   io::NamedTensors parameters{};
   BlockFileOptions least{};  ///< without which nothing can be read
   BlockFileOptions claim{};
@@ -89,10 +86,10 @@ struct Trial {
     }
     return read_block(file, options).value();
   }
-  [[nodiscard]] Rows output() const {
+  [[nodiscard]] BlockRows output() const {
     const Tensor<double> out =
         test::dump_of(config, weights, x, {}, {"output"}).stages.at(BlockStage::output).values;
-    Rows rows(x.size(), std::vector<float>(x[0].size()));
+    BlockRows rows(x.size(), std::vector<float>(x[0].size()));
     for (std::size_t n = 0; n < out.size(); ++n) {
       rows[n / x[0].size()][n % x[0].size()] = static_cast<float>(out.data()[n]);
     }
@@ -109,8 +106,9 @@ io::NamedTensors of_layer(const Model& model, const std::string& prefix) {
   return out;
 }
 
-Rows embedded(const Tensor<double>& table, const std::vector<std::int64_t>& ids, double factor) {
-  Rows out;
+BlockRows embedded(const Tensor<double>& table, const std::vector<std::int64_t>& ids,
+                   double factor) {
+  BlockRows out;
   for (const std::int64_t id : ids) {
     std::vector<float> row;
     for (std::int64_t c = 0; c < table.extent(1); ++c) {
@@ -208,7 +206,7 @@ std::vector<Trial> albert() {
   // Hidden states of its own size and correlation: the mapping of word embeddings, then three layers.
   const Tensor<double> words = model.get("albert.embeddings.word_embeddings.weight");
   const Tensor<double> mapping = model.linear("albert.encoder.embedding_hidden_mapping_in.weight");
-  for (const Rows rows = embedded(words, {12, 40, 41, 17, 300, 88, 5, 13, 41, 200, 9}, 20);
+  for (const BlockRows rows = embedded(words, {12, 40, 41, 17, 300, 88, 5, 13, 41, 200, 9}, 20);
        const std::vector<float>& row : rows) {
     std::vector<float> wide(256);
     for (std::size_t o = 0; o < wide.size(); ++o) {
@@ -303,7 +301,7 @@ bool is_wrong(const Diagnosis& found) {
 
 TEST(BlockModels, RightOnesAreCleared) {
   const std::vector<Trial> trials = all_trials();
-  if (trials.empty()) GTEST_SKIP() << "no models beside the source tree; see ATTEST_SHARED_DIR";
+  if (trials.empty()) GTEST_SKIP() << test::not_shared;
   for (const Trial& trial : trials) {
     const Diagnosis claimed = diagnose_block(trial.read({}, trial.claim).dump).value();
     EXPECT_EQ(claimed.judgement, Judgement::right) << trial.name;
@@ -317,7 +315,7 @@ TEST(BlockModels, RightOnesAreCleared) {
 
 TEST(BlockModels, MistakesAreFoundWithAndWithoutAClaim) {
   const std::vector<Trial> trials = all_trials();
-  if (trials.empty()) GTEST_SKIP() << "no models beside the source tree; see ATTEST_SHARED_DIR";
+  if (trials.empty()) GTEST_SKIP() << test::not_shared;
   const char* const mistakes[] = {"block.residual1_missing",      "heads.merged_by_reshape",
                                   "projection.output_transposed", "norm.sample_variance",
                                   "block.residual2_doubled",      "norm2.gain_missing"};
@@ -390,7 +388,7 @@ io::NamedTensors nano_parameters(const std::filesystem::path& folder) {
 /// PyTorch's own numbers of every table of a block: nothing of them was made here.
 TEST(BlockModels, PyTorchsTablesOfABlockAreRight) {
   const auto folder = folder_of("gpt-nano-sort");
-  if (!folder) GTEST_SKIP() << "no models beside the source tree; see ATTEST_SHARED_DIR";
+  if (!folder) GTEST_SKIP() << test::not_shared;
   const auto tables =
       io::read_tensors((*folder / "peer_pytorch_f32_partials.safetensors").string()).value();
   io::NamedTensors file = nano_parameters(*folder);

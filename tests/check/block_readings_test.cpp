@@ -11,7 +11,7 @@
 
 #include "attest/check/block/block.h"
 #include "attest/check/block/block_file.h"
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 #include "tests/support/draws.h"
 
 namespace attest::check {
@@ -33,7 +33,7 @@ BlockConfig gpt_config() {
 struct Block {
   BlockConfig config{};
   BlockWeights<double> weights{};
-  test::Rows x{};
+  test::BlockRows x{};
 };
 
 Block drawn(const BlockConfig& config, std::uint64_t seed, std::int64_t rows = 9) {

@@ -15,14 +15,14 @@
 
 #include "attest/base/text.h"
 #include "attest/check/block/block_mistakes.h"
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 #include "tests/support/draws.h"
 
 namespace attest::check {
 namespace {
 
+using test::BlockRows;
 using test::Mistakes;
-using test::Rows;
 
 /// Odd sizes, with whatever the mistakes need.
 BlockConfig wide_config(Random& random) {
@@ -91,7 +91,7 @@ bool names(const Diagnosis& found, const std::string& label) {
 struct Drawn {
   BlockConfig config{};
   BlockWeights<double> weights{};
-  Rows x{};
+  BlockRows x{};
 };
 
 Drawn drawn(std::uint64_t seed) {
@@ -266,7 +266,7 @@ TEST(DiagnoseBlock, NamesTheFirstWrongStageAndPlace) {
   config.activation = Activation::gelu_erf;
   config.rope.reset();
   const auto weights = test::drawn_weights(random, config);
-  const Rows x = test::drawn_rows(random, 9, config.model_dim);
+  const BlockRows x = test::drawn_rows(random, 9, config.model_dim);
   const std::pair<const char*, const char*> expected[] = {
       {"norm1.sample_variance", "norm1"},
       {"projection.key_transposed", "projection.key"},

@@ -9,17 +9,17 @@
 #include <string>
 
 #include "attest/check/block/block.h"
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 
 namespace attest::check {
 namespace {
 
-using test::Rows;
+using test::BlockRows;
 
 struct Gpt2Like {
   BlockConfig config{};
   BlockWeights<double> weights{};
-  Rows x{};
+  BlockRows x{};
 };
 
 /// GPT-2's block, with weights large enough that scores and activations are.

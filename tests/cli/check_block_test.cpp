@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "check_dumps.h"
-#include "tests/check/block_plain.h"
+#include "tests/check/block_dumps.h"
 
 namespace attest::test {
 namespace {
@@ -24,7 +24,7 @@ io::NamedTensors block_file(const Mistakes& mistakes) {
   Random random(11);
   const BlockConfig c = config();
   const BlockWeights<double> w = drawn_weights(random, c);
-  const Rows x = drawn_rows(random, 9, c.model_dim);
+  const BlockRows x = drawn_rows(random, 9, c.model_dim);
   const check::BlockDump dump = dump_of(c, w, x, mistakes);
   io::NamedTensors file;
   const std::pair<const char*, const Tensor<double>*> all[] = {
