@@ -84,7 +84,7 @@ function(attest_kernels_for room isa flags sources)
   set(target attest_${room}_${isa})
   add_library(${target} OBJECT ${sources})
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
-  target_link_libraries(${target} PRIVATE attest_flags)
+  target_link_libraries(${target} PRIVATE attest_flags attest_kernel_sanitizers)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE ATTEST_ISA=${isa})
   # A warning about how wide vectors are passed does not matter where everything is inlined.
