@@ -167,7 +167,8 @@ class Loader {
       const auto policy = empty_row_of(*convention_);
       if (policy) out_.call.empty_row = *policy;
       if (!policy)
-        sources_.remark("a query that sees no key is an error: " + policy.failure().message);
+        sources_.remark("a query that sees no key is an error: " +
+                        in_words_of_options(policy.failure()).message);
     }
     if (convention_ && !o_.scale) {
       const auto scale = scale_of(*convention_);
@@ -176,7 +177,7 @@ class Loader {
       } else if (convention_->scale == DefaultScale::must_be_given) {
         return scale.failure();
       } else {
-        sources_.remark("dividing by sqrt(D): " + scale.failure().message);
+        sources_.remark("dividing by sqrt(D): " + in_words_of_options(scale.failure()).message);
       }
     }
     if (convention_ && convention_->causal_and_mask == CausalAndMask::refused &&

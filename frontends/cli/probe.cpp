@@ -211,17 +211,22 @@ std::string told(const check::Separation& separation) {
   const auto at = [&](check::Precision precision) { return separation.untold_at(precision); };
   std::string out =
       sentence("  tells apart     ", separation.mistakes,
-               " single mistakes; pairs nearer than 3 times the noise: f16 ",
-               at(check::Precision::f16), ", bf16 ", at(check::Precision::bf16), "\n");
+               " single mistakes; pairs too alike for f32: ", at(check::Precision::f32),
+               ", f16: ", at(check::Precision::f16), ", bf16: ", at(check::Precision::bf16), "\n");
   for (const check::MistakePair& pair : separation.near) {
-    if (pair.apart >= check::told_apart * check::unit_of(check::Precision::f16)) break;
-    out += sentence("    ", pair.first, " and ", pair.second, ": ", three_digits(pair.apart), "\n");
+    const auto alike = [&](check::Precision precision) {
+      return pair.apart < check::told_apart * check::unit_of(precision);
+    };
+    if (!alike(check::Precision::f16)) break;
+    out +=
+        sentence("    too alike for ", alike(check::Precision::f32) ? "f32: " : "f16: ", pair.first,
+                 " and ", pair.second, ", ", three_digits(pair.apart), " of the output apart\n");
   }
   for (const auto& labels : separation.same) {
-    out += sentence("    one output: ", joined(labels, " = "), "\n");
+    out += sentence("    the same output: ", joined(labels, " = "), "\n");
   }
   if (!separation.unseen.empty()) {
-    out += sentence("    no trace: ", joined(names_in(separation.unseen), ", "), "\n");
+    out += sentence("    no trace of: ", joined(names_in(separation.unseen), ", "), "\n");
   }
   return out;
 }
@@ -267,13 +272,24 @@ Result<check::MeasuredProbe> measured(const check::ProbeRequest& request, std::i
                                [&](std::int64_t tried) { progress.show(tried, seeds); });
 }
 
+/// What a framework does not say or have, in the words of this command: features and no options.
+Failure in_words_of_features(Failure failure) {
+  if (failure.id != "not-stated" && failure.id != "not-offered") return failure;
+  std::string& text = failure.message;
+  const bool corner = text.find("means by causal") != std::string::npos;
+  text.resize(std::min(text.find("; say it in"), text.size()));
+  text += corner ? "; ask for top-left or bottom-right in place of causal"
+                 : "; without --convention the probe says it in attest's words";
+  return failure;
+}
+
 int probe(const Options& o) {
   auto target = target_of(o.out);
   if (!target) return fail(target.failure());
   const auto request = request_of(o);
   if (!request) return fail(request.failure());
   const auto made = measured(*request, o.seed ? 1 : seeds_tried);
-  if (!made) return fail(made.failure());
+  if (!made) return fail(in_words_of_features(made.failure()));
   const auto snippets = snippets_of(o, made->probe, *target);
   if (!snippets) return fail(snippets.failure());
   if (auto ok = write_all(made->probe, *target, *snippets); !ok) return fail(ok.failure());

@@ -61,6 +61,21 @@ TEST(GoogleTestMatcher, NamesAMistake) {
   EXPECT_FALSE(is_explained_by(dump_with(last, last), "causal.top_left"));
 }
 
+TEST(GoogleTestMatcher, ANameMayLeaveOutItsValue) {
+  // Three keys more than queries: top-left is the corner of the last key, moved by -3.
+  EXPECT_TRUE(is_explained_by(dump_with(first, last), "causal.offset_by"));
+  EXPECT_TRUE(is_explained_by(dump_with(first, last), "causal.offset_by (-3)"));
+  EXPECT_FALSE(is_explained_by(dump_with(first, last), "causal.offset_by (-2)"));
+}
+
+TEST(GoogleTestMatcher, SaysThatANameIsUnknown) {
+  const testing::AssertionResult result = is_explained_by(dump_with(first, last), "causal.topleft");
+  EXPECT_FALSE(result);
+  EXPECT_NE(std::string(result.message()).find("there is no mistake 'causal.topleft'"),
+            std::string::npos)
+      << result.message();
+}
+
 TEST(GoogleTestMatcher, WhatCannotBeJudgedDoesNotPass) {
   Dump dump = dump_with(last, last);
   dump.claim.call.mask = Mask::causal();  // T is not S

@@ -158,6 +158,20 @@ TEST(CheckWords, WhatExplainsNothingIsNotCalledNearest) {
   EXPECT_TRUE(says(ended.out, "the right number: batch0.h1.output[2,3] = ")) << ended.out;
 }
 
+TEST(CheckWords, WhereAConventionSaysNothingTheOptionIsNamed) {
+  const AttentionCase call = grouped();
+  const io::NamedTensors file = dump_of(call, output_of(call));
+  const auto err = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "--convention");
+    const Ended ended = checked(file, words);
+    EXPECT_FALSE(says(ended.err, "own options")) << ended.err;
+    return ended.err;
+  };
+  EXPECT_TRUE(says(err({"ggml", "--causal", "--scale", "1"}), "say --causal top-left"));
+  EXPECT_TRUE(says(err({"mlx", "--window", "3,0"}), "say --window LEFT,RIGHT"));
+  EXPECT_TRUE(says(err({"mlx", "--causal", "none"}), "--scale says another"));
+}
+
 TEST(CheckWords, ANanHasNoNearestMistake) {
   const AttentionCase call = grouped();
   Tensor<double> wrong = output_of(call);

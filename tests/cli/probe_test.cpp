@@ -283,6 +283,19 @@ TEST(ProbeSnippets, EveryPythonOneParses) {
   EXPECT_EQ(run_in(scratch.file(""), quoted(interpreter) + " all.py", said), 0) << said;
 }
 
+TEST(ProbeCommand, SaysWhatToAskForWhereAFrameworkSaysNothing) {
+  const ScratchFolder scratch;
+  const auto refused = [&](const char* convention, const char* features) {
+    const Ended ended = run_attest({"probe", scratch.file("p.safetensors"), "--convention",
+                                    convention, "--features", features});
+    EXPECT_EQ(ended.code, 2) << ended.out;
+    EXPECT_EQ(ended.err.find("own options"), std::string::npos) << ended.err;
+    return ended.err;
+  };
+  EXPECT_NE(refused("ggml", "causal").find("ask for top-left or bottom-right"), std::string::npos);
+  EXPECT_NE(refused("mlx", "window").find("without --convention"), std::string::npos);
+}
+
 TEST(ProbeCommand, SaysWhatItWrote) {
   const ScratchFolder scratch;
   const Ended ended =
@@ -291,9 +304,9 @@ TEST(ProbeCommand, SaysWhatItWrote) {
   EXPECT_NE(ended.out.find("B 2, H 12, G 3, T 22, S 22, D 14, E 11"), std::string::npos)
       << ended.out;
   EXPECT_NE(ended.out.find("causal square"), std::string::npos);
-  EXPECT_NE(ended.out.find("single mistakes; pairs nearer than 3 times the noise: f16 "),
+  EXPECT_NE(ended.out.find("single mistakes; pairs too alike for f32: 0, f16: "),
             std::string::npos);
-  EXPECT_NE(ended.out.find("no trace: "), std::string::npos) << "T = S hides some";
+  EXPECT_NE(ended.out.find("no trace of: "), std::string::npos) << "T = S hides some";
   const auto file = io::read_tensors(scratch.file("p.safetensors")).value();
   EXPECT_EQ(check::read_claim(file).value().causal, "square");
 }

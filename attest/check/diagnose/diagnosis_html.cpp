@@ -214,6 +214,16 @@ std::string heat_maps(const Dump& dump, const Diagnosis& diagnosis) {
       "<p class=\"reading\"><output aria-live=\"polite\">Point at a pixel, or choose one with "
       "the arrow keys.</output></p>\n";
   for (const HeatMap& map : maps) out += heat_map(dump.claim.shape, map);
+  std::string others;
+  for (const StageJudgement& stage : diagnosis.stages) {
+    const bool drawn =
+        std::ranges::any_of(maps, [&](const HeatMap& map) { return map.name == stage.name; });
+    if (!drawn && stage.compared > 0) others += (others.empty() ? "" : ", ") + stage.name;
+  }
+  if (!others.empty()) {
+    out += sentence("<p class=\"look\">Without pictures, in the table above alone: ",
+                    html_escaped(others), ".</p>\n");
+  }
   return out + sentence("<script>\nconst colours=[", colours_for_script(), "];\n", page_script,
                         "</script>\n");
 }
