@@ -44,12 +44,19 @@ struct CaseOptions {
 
 void add_case_options(CLI::App& command, CaseOptions& options);
 
+/// A tensor that a file holds and that nothing reads.
+struct UnreadTensor {
+  std::string name;
+  Shape shape;
+};
+
 /// A call read from files, and what is needed to write its result in the layout it came in.
 struct LoadedCase {
   PlacedTensor query, key, value;  ///< in the number types of the files
   AttentionCase call;              ///< its query, key and value are empty until `widen`
   GivenLayout given;
   std::vector<std::string> remarks;  ///< what was taken for granted: "reading 'q' as query"
+  std::vector<UnreadTensor> unread{};
 };
 [[nodiscard]] Result<LoadedCase> load_case(const CaseOptions& options);
 /// The same with these tensors in place of a file: the workbook's fixtures.

@@ -150,6 +150,14 @@ std::vector<std::string> Sources::remarks() {
   return std::move(remarks_);
 }
 
+std::vector<UnreadTensor> Sources::unread() const {
+  std::vector<UnreadTensor> out;
+  for (const auto& [name, tensor] : bundle_.tensors) {
+    if (std::ranges::find(taken_, name) == taken_.end()) out.push_back({name, tensor.shape()});
+  }
+  return out;
+}
+
 std::string Sources::listing() const {
   std::string out;
   for (const auto& [name, tensor] : bundle_.tensors) {

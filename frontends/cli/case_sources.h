@@ -43,6 +43,9 @@ class Sources {
   /// Everything that was taken for granted; to be called once, at the end.
   std::vector<std::string> remarks();
 
+  /// The tensors of the file that nothing has asked for, with their shapes.
+  [[nodiscard]] std::vector<UnreadTensor> unread() const;
+
   /// "q [2, 3], k [2, 3]", or "nothing".
   [[nodiscard]] std::string listing() const;
 

@@ -17,6 +17,7 @@
 #include "frontends/cli/check_packed.h"
 #include "frontends/cli/check_readings.h"
 #include "frontends/cli/check_stages.h"
+#include "frontends/cli/check_unread.h"
 #include "frontends/cli/check_verdict.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/options.h"
@@ -144,6 +145,7 @@ int check_dump(const CheckOptions& o) {
   auto diagnosis = diagnosed(*loaded, o.most_mistakes.value_or(3));
   if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
   consider_packed(o.dump, *loaded, *diagnosis);
+  consider_unread(o.dump, *loaded, *diagnosis);
   if (!o.html.empty()) {
     check::Diagnosis page = *diagnosis;
     page.remarks.insert(page.remarks.end(), loaded->remarks.begin(), loaded->remarks.end());

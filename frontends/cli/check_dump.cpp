@@ -275,6 +275,7 @@ class DumpLoader {
     auto loaded = load_case(call, std::move(bundle));
     if (!loaded) return loaded.failure();
     for (std::string& remark : loaded->remarks) out_.remarks.push_back(std::move(remark));
+    out_.unread = std::move(loaded->unread);
     check::Claim& claim = out_.dump.claim;
     claim.call = std::move(loaded->call);
     if (canonical_[query]) {

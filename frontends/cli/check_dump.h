@@ -23,6 +23,7 @@ struct LoadedDump {
   bool boolean_mask = false;                 ///< whether hiding by a boolean mask is part of it
   std::vector<std::int64_t> packed_heads{};  ///< as ChosenLayout has them
   std::vector<std::string> remarks;          ///< what was taken for granted
+  std::vector<UnreadTensor> unread{};        ///< what the file holds besides
 };
 
 /// Reads the tensors that somebody's attention was given and produced, finds out how they lie, and what

@@ -14,7 +14,9 @@ bool is_right(check::Judgement judgement) {
   return judgement == check::Judgement::right || judgement == check::Judgement::right_by_rounding;
 }
 
-bool clears(LoadedDump& loaded) {
+}  // namespace
+
+bool is_right_as_claimed(LoadedDump& loaded) {
   if (!loaded.claimed) {
     const auto readings = compare_usual_readings(loaded, {});
     return readings && std::ranges::any_of(*readings, &Reading::reproduces);
@@ -23,8 +25,6 @@ bool clears(LoadedDump& loaded) {
   return diagnosis && is_right(diagnosis->judgement);
 }
 
-}  // namespace
-
 std::optional<std::int64_t> heads_that_clear(const DumpOptions& options, const LoadedDump& loaded) {
   if (loaded.gradients) return std::nullopt;
   for (const std::int64_t heads : loaded.packed_heads) {
@@ -32,7 +32,7 @@ std::optional<std::int64_t> heads_that_clear(const DumpOptions& options, const L
     packed.inputs.heads = heads;
     packed.inputs.layout = "packed";
     auto again = load_dump(packed);
-    if (again && clears(*again)) return heads;
+    if (again && is_right_as_claimed(*again)) return heads;
   }
   return std::nullopt;
 }

@@ -13,6 +13,9 @@ namespace attest::cli {
 [[nodiscard]] std::optional<std::int64_t> heads_that_clear(const DumpOptions& options,
                                                            const LoadedDump& loaded);
 
+/// Whether every number of a dump is what is claimed, or what one of the usual readings gives.
+[[nodiscard]] bool is_right_as_claimed(LoadedDump& loaded);
+
 /// What such a count is told to the user.
 [[nodiscard]] std::string packed_sentence(std::int64_t heads);
 

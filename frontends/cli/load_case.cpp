@@ -42,6 +42,7 @@ class Loader {
           &Loader::choose_dropout, &Loader::choose_options}) {
       if (auto ok = (this->*step)(); !ok) return ok.failure();
     }
+    out_.unread = sources_.unread();
     out_.remarks = sources_.remarks();
     return std::move(out_);
   }

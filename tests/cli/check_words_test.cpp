@@ -57,6 +57,51 @@ TEST(CheckWords, DecimalsWithinF32WaitForTheClaim) {
   EXPECT_EQ(checked(file, {"--causal", "none", "--precision", "f64"}).code, 1);
 }
 
+// ---- what nothing reads -------------------------------------------------------------------------
+
+/// The last keys of the first batch entry are padding.
+AttentionCase padded() {
+  AttentionCase call = grouped();
+  call.mask.key_lengths = {3, 5};
+  return call;
+}
+
+TEST(CheckWords, RightCodeIsNotConvictedForAMaskThatNothingRead) {
+  io::NamedTensors file = dump_of(padded(), output_of(padded()));
+  Tensor<bool> hidden({2, 5});
+  hidden(0, 3) = hidden(0, 4) = true;
+  file.add("key_padding_mask", hidden);
+  const Ended ended = checked(file, {"--causal", "none"});
+  EXPECT_EQ(ended.code, 3) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "CANNOT TELL: 'key_padding_mask' [2, 5] was not read")) << ended.out;
+  EXPECT_TRUE(says(ended.out, "[B, 1, 1, S]")) << ended.out;
+}
+
+TEST(CheckWords, TheOptionThatMakesEveryNumberRightIsNamed) {
+  io::NamedTensors file = dump_of(padded(), output_of(padded()));
+  Tensor<std::int64_t> lengths({2});
+  lengths(0) = 3;
+  lengths(1) = 5;
+  file.add("valid_len", lengths);
+  const Ended ended = checked(file, {"--causal", "none"});
+  EXPECT_EQ(ended.code, 3) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "with --key-lengths-tensor valid_len every number is right"))
+      << ended.out;
+  EXPECT_EQ(checked(file, {"--causal", "none", "--key-lengths-tensor", "valid_len"}).code, 0);
+}
+
+TEST(CheckWords, WhatSpeaksOfNothingThatAttentionHasExcusesNothing) {
+  io::NamedTensors file = dump_of(padded(), output_of(padded()));
+  file.add("logits", Tensor<double>({2, 5}));
+  EXPECT_EQ(checked(file, {"--causal", "none"}).code, 1);
+  // And a mistake that is known stays one.
+  AttentionCase wrong = grouped();
+  wrong.scale = 1.0 / 6;
+  file = dump_of(grouped(), output_of(wrong));
+  file.add("lengths", Tensor<double>({2}));
+  EXPECT_EQ(checked(file, {"--causal", "none"}).code, 1);
+}
+
 // ---- layouts ------------------------------------------------------------------------------------
 
 /// B 2, H 3, T 7, S 11, D 8, packed to rank 3: [2, 7, 24] fits [H, T, D] too.
