@@ -23,14 +23,23 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
-std::uint64_t Random::at(std::uint64_t position) const noexcept {
-  const std::uint64_t block = position / 2;
+namespace {
+
+/// The two 64-bit words of block `block`.
+std::array<std::uint64_t, 2> words_of(std::uint64_t seed, std::uint64_t stream,
+                                      std::uint64_t block) noexcept {
   const auto words =
       philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U),
-              static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32U)},
-             {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32U)});
-  const std::size_t half = position % 2 == 0 ? 0 : 2;
-  return words[half] | (static_cast<std::uint64_t>(words[half + 1]) << 32U);
+              static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32U)},
+             {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)});
+  return {words[0] | (static_cast<std::uint64_t>(words[1]) << 32U),
+          words[2] | (static_cast<std::uint64_t>(words[3]) << 32U)};
+}
+
+}  // namespace
+
+std::uint64_t Random::at(std::uint64_t position) const noexcept {
+  return words_of(seed_, stream_, position / 2)[position % 2];
 }
 
 std::int64_t Random::between(std::int64_t low, std::int64_t high) noexcept {
@@ -46,7 +55,12 @@ std::int64_t Random::between(std::int64_t low, std::int64_t high) noexcept {
 
 double Random::bell() noexcept {
   double sum = -6;
-  for (int i = 0; i < 12; ++i) sum += uniform();
+  std::array<std::uint64_t, 2> words{};
+  for (int i = 0; i < 12; ++i, ++position_) {
+    // A block has two of them: it is made once for both.
+    if (i == 0 || position_ % 2 == 0) words = words_of(seed_, stream_, position_ / 2);
+    sum += static_cast<double>(words[position_ % 2] >> 11U) * 0x1p-53;
+  }
   return sum;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace attest::test {
 namespace {
@@ -94,6 +95,40 @@ TEST(Separation, ProbesTellAllOtherPairsApartAtF16) {
           << " apart";
     }
   }
+}
+
+/// Small calls, measured as if some rows of them had to stand for all.
+TEST(Separation, WhatSampledRowsDoNotShowIsMeasuredOnAll) {
+  for (const char* features : {"", "causal", "mask", "lengths,grouped", "rope,causal", "sink"}) {
+    const check::Claim claim = make_probe(asking(features)).value().claim;
+    const lab::AttentionShape& n = claim.shape;
+    const auto row = static_cast<double>(n.B * n.H * n.S * (n.D + n.E));
+    const Separation whole = check::separation(claim, std::numeric_limits<double>::infinity());
+    for (const double rows : {1.0, 3.0}) {  // of each head
+      const Separation sampled = check::separation(claim, rows * row);
+      EXPECT_EQ(sampled.mistakes, whole.mistakes) << features;
+      EXPECT_EQ(sampled.unseen, whole.unseen) << features;
+      EXPECT_EQ(sampled.same, whole.same) << features;
+      EXPECT_LE(sampled.smallest, whole.smallest * (1 + 1e-9)) << features;
+      ASSERT_EQ(sampled.near.size(), whole.near.size()) << features;
+      for (std::size_t k = 0; k < whole.near.size(); ++k) {
+        EXPECT_EQ(sampled.near[k].first, whole.near[k].first) << features;
+        EXPECT_EQ(sampled.near[k].second, whole.near[k].second) << features;
+        EXPECT_NEAR(sampled.near[k].apart, whole.near[k].apart, 1e-9) << features;
+      }
+    }
+  }
+}
+
+/// One key is hidden from one query, in the middle of a head: no sample has that row.
+TEST(Separation, AMistakeInOneRowIsSeen) {
+  check::Claim claim = make_probe(asking("")).value().claim;
+  const lab::AttentionShape& n = claim.shape;
+  claim.call.visible = Tensor<bool>({n.B, n.H, n.T, n.S});
+  for (bool& each : claim.call.visible->elements()) each = true;
+  (*claim.call.visible)(1, 2, n.T - 3, 4) = false;
+  const Separation sampled = check::separation(claim, 1);
+  EXPECT_FALSE(holds(sampled.unseen, "mask.ignored"));
 }
 
 TEST(Separation, TheProbeDrawnIsTheBestOfThoseTried) {

@@ -29,7 +29,7 @@ struct Separation {
   std::vector<std::vector<std::string>> same{};
   /// Other pairs nearer than 3 times the noise of bf16, the nearest first.
   std::vector<MistakePair> near{};
-  /// Of all pairs that are not the same; infinite if there are none.
+  /// Of all pairs that are not the same, at least; infinite if there are none.
   double smallest = std::numeric_limits<double>::infinity();
 
   /// How many pairs are nearer than 3 times the noise of this type.
@@ -39,6 +39,9 @@ struct Separation {
 /// Two outputs are told apart if they are farther than this many times the noise.
 inline constexpr double told_apart = 3;
 
+/// Multiplications of an output that is computed for every mistake: some milliseconds.
+inline constexpr double affordable_output = 3e7;
+
 /// Measures an input: every mistake of the catalogue that can be made on the claim is made, and every
 /// two outputs are compared.
 ///
@@ -47,8 +50,14 @@ inline constexpr double told_apart = 3;
 ///               two outputs are the same: they are recomputed in binary64, sum by sum another way.
 /// Edge cases    harmless mistakes and those of rounding alone are left out, and two values of one
 ///               mistake are not held against each other. The claim needs query, key and value.
-/// Cost          as many calls as there are mistakes, some hundreds.
-[[nodiscard]] Separation separation(const Claim& claim);
+///               Where an output of all rows costs more than `multiplications`, rows that cost so much are
+///               compared first, and of pairs that those do not tell apart others, if need be all: rows left
+///               out can only add to a distance. So what is listed as the same or near is measured on every
+///               row, and what is not listed is told apart on any input.
+/// Determinism   any number of threads.
+/// Cost          as many outputs as there are mistakes, some hundreds, and a call for each that is listed.
+///               Memory: those outputs, of the rows that are compared.
+[[nodiscard]] Separation separation(const Claim& claim, double multiplications = affordable_output);
 
 /// A probe, and what it tells apart.
 struct MeasuredProbe {
@@ -57,7 +66,8 @@ struct MeasuredProbe {
 };
 
 /// Draws probes of one seed after the other, from the request's on, until every pair is told apart at
-/// bf16; of `seeds` that do not, the one that leaves the fewest pairs, first at f16, then at bf16.
+/// bf16; of `seeds` that do not, the one that leaves the fewest pairs, first at f16, then at bf16. Of
+/// large calls they are ranked by rows that stand for all, and the one taken is measured as above.
 /// `progress` is told how many seeds were tried. Fails as make_probe.
 [[nodiscard]] Result<MeasuredProbe> decisive_probe(
     ProbeRequest request, std::int64_t seeds,
