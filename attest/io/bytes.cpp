@@ -53,14 +53,19 @@ std::optional<Failure> refuse_path(const std::string& path) {
 }
 
 /// Reads on until the end; one byte more than `expected` is asked for, to see that it is the end.
-Result<Bytes> read_all(int file, std::uint64_t expected, std::uint64_t limit,
+Result<Bytes> read_all(int file, std::uint64_t expected, const ReadLimits& limits,
                        const Origin& origin) {
   constexpr std::size_t smallest = 64 * 1024;
   // One call may be given at most this much, whatever the file's size.
   constexpr std::size_t largest_call = std::size_t{1} << 30U;
   Bytes bytes(std::max<std::size_t>(smallest, expected + 1));
   std::size_t used = 0;
+  bool looked = !limits.look;
   for (;;) {
+    if (!looked && used >= smallest) {
+      if (auto ok = limits.look(ByteSpan(bytes).first(used)); !ok) return ok.failure();
+      looked = true;
+    }
     if (used == bytes.size()) bytes.resize(bytes.size() * 2);
     const std::size_t room = std::min(bytes.size() - used, largest_call);
     const ssize_t got = ::read(file, bytes.data() + used, room);
@@ -68,8 +73,8 @@ Result<Bytes> read_all(int file, std::uint64_t expected, std::uint64_t limit,
     if (got < 0) return origin.refuse("cannot-read", "cannot be read: ", reason(errno));
     if (got == 0) break;
     used += static_cast<std::size_t>(got);
-    if (used > limit) {
-      return origin.refuse("over-limit", "gives more than the ", limit,
+    if (used > limits.max_stream_bytes) {
+      return origin.refuse("over-limit", "gives more than the ", limits.max_stream_bytes,
                            " bytes that may be read from a pipe or device");
     }
   }
@@ -159,7 +164,7 @@ Result<Bytes> read_file(const std::string& path, const ReadLimits& limits) {
   }
   const bool regular = S_ISREG(about.st_mode);
   const auto size = regular ? static_cast<std::uint64_t>(about.st_size) : 0;
-  return read_all(file.number(), size, regular ? UINT64_MAX : limits.max_stream_bytes, origin);
+  return read_all(file.number(), size, regular ? ReadLimits{UINT64_MAX} : limits, origin);
 }
 
 Result<void> write_file(const std::string& path, ByteSpan bytes) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,9 +30,11 @@ namespace attest::io {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
+/// For pipes, devices and standard input, whose length nobody knows.
 struct ReadLimits {
-  /// For pipes, devices and standard input, whose length nobody knows: where reading stops.
-  std::uint64_t max_stream_bytes = std::uint64_t{16} << 30U;
+  std::uint64_t max_stream_bytes = std::uint64_t{16} << 30U;  ///< where reading stops
+  /// Looks at the beginning before all the rest is waited for; a failure ends the reading.
+  std::function<Result<void>(ByteSpan)> look{};
 };
 
 /// The whole file; "-" is standard input. Pipes work too; memory grows with what really arrives.

@@ -50,6 +50,16 @@ Result<NamedTensors> parse_as(TensorFormat format, ByteSpan bytes, const std::st
   return out;
 }
 
+/// Whether the first bytes or the name say what it is.
+Result<void> format_known(ByteSpan begin, const std::string& source_name) {
+  if (format_of_content(begin)) return {};
+  const Origin origin{"file", source_name};
+  if (auto stranger = recognise_stranger(begin, origin)) return *std::move(stranger);
+  if (format_of_path(source_name)) return {};
+  return origin.refuse("unknown-format",
+                       "is none of the formats that can be read: safetensors, npz, npy, JSON");
+}
+
 /// Every .npy file of a folder, in the order of their names, each a tensor called as its file.
 Result<NamedTensors> read_folder(const std::string& path, const TensorFileOptions& options) {
   namespace files = std::filesystem;
@@ -122,13 +132,8 @@ Result<NamedTensors> parse_tensors(ByteSpan bytes, const std::string& source_nam
   if (const auto format = format_of_content(bytes)) {
     return parse_as(*format, bytes, source_name, options);
   }
-  const Origin origin{"file", source_name};
-  if (auto stranger = recognise_stranger(bytes, origin)) return *std::move(stranger);
-  if (const auto format = format_of_path(source_name)) {
-    return parse_as(*format, bytes, source_name, options);
-  }
-  return origin.refuse("unknown-format",
-                       "is none of the formats that can be read: safetensors, npz, npy, JSON");
+  if (auto known = format_known(bytes, source_name); !known) return known.failure();
+  return parse_as(*format_of_path(source_name), bytes, source_name, options);
 }
 
 Result<NamedTensors> read_tensors(const std::string& path, const TensorFileOptions& options) {
@@ -136,9 +141,12 @@ Result<NamedTensors> read_tensors(const std::string& path, const TensorFileOptio
   if (path != "-" && std::filesystem::is_directory(path, unknown)) {
     return read_folder(path, options);
   }
-  const auto bytes = read_file(path, options.stream);
+  const std::string source_name = path == "-" ? std::string(standard_input) : path;
+  ReadLimits limits = options.stream;
+  limits.look = [&](ByteSpan begin) { return format_known(begin, source_name); };
+  const auto bytes = read_file(path, limits);
   if (!bytes) return bytes.failure();
-  return parse_tensors(*bytes, path == "-" ? std::string(standard_input) : path, options);
+  return parse_tensors(*bytes, source_name, options);
 }
 
 Result<Bytes> serialize_tensors(TensorFormat format, const NamedTensors& tensors) {

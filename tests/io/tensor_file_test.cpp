@@ -116,6 +116,11 @@ TEST(TensorFile, AsksTheExtensionOnlyWhereTheContentIsSilent) {
   EXPECT_TRUE(refused(parse_tensors(bytes_of("hello"), "m.json"), "bad-json"));
 }
 
+TEST(TensorFile, AStreamOfNoFormatIsNotWaitedFor) {
+  EXPECT_TRUE(refused(read_tensors("/dev/zero", {.stream = {.max_stream_bytes = 1 << 24}}),
+                      "unknown-format"));
+}
+
 TEST(TensorFile, HandsTheLimitsOn) {
   const auto bytes = serialize_tensors(TensorFormat::npz, one_tensor("x"));
   EXPECT_TRUE(
