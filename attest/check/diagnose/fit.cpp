@@ -418,6 +418,7 @@ std::vector<Candidate> fit_constants_beside(const Dump& dump, const Samples& sam
   for (const Constant& constant : constants) {
     if (!constant.applies(dump.claim)) continue;
     for (const Candidate& base : bases) {
+      if (is_costly(dump.claim, base.recipe)) continue;  // as among the pairs
       if (!same_axis(base, constant.axis)) tasks.push_back({&constant, &base});
     }
   }

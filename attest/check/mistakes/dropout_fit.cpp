@@ -2,16 +2,23 @@
 #include "attest/check/mistakes/dropout_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <numeric>
 
 namespace attest::check {
 namespace {
 
 constexpr std::size_t most_keys = 512;
 
+/// Four sums, for one would wait for each addition before the next.
 double product(std::span<const double> a, std::span<const double> b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  std::array<double, 4> sums{};
+  std::size_t n = 0;
+  for (; n + 4 <= a.size(); n += 4) {
+    for (std::size_t k = 0; k < 4; ++k) sums[k] += a[n + k] * b[n + k];
+  }
+  for (; n < a.size(); ++n) sums[0] += a[n] * b[n];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 /// What each key adds to the output, and what is missing of it.
@@ -192,13 +199,16 @@ void improve(const Terms& terms, std::vector<double>& dropped) {
     const auto column = terms.column(n);
     for (std::size_t e = 0; e < terms.width; ++e) left[e] -= dropped[n] * column[e];
   }
+  std::vector<double> squares;
+  for (std::size_t n = 0; n < dropped.size(); ++n) {
+    squares.push_back(product(terms.column(n), terms.column(n)));
+  }
   for (std::size_t changes = 0; changes < 2 * dropped.size(); ++changes) {
     double best = 0;
     std::size_t which = dropped.size();
     for (std::size_t n = 0; n < dropped.size(); ++n) {
-      const auto column = terms.column(n);
       const double sign = dropped[n] == 0 ? 1 : -1;
-      const double gain = 2 * sign * product(column, left) - product(column, column);
+      const double gain = 2 * sign * product(terms.column(n), left) - squares[n];
       if (gain <= best) continue;
       best = gain;
       which = n;
