@@ -11,6 +11,7 @@
 #include "attest/base/text.h"
 #include "attest/check/diagnose/diagnosis.h"
 #include "attest/io/bytes.h"
+#include "attest/io/tensor_file.h"
 #include "frontends/cli/check_block.h"
 #include "frontends/cli/check_catalogue.h"
 #include "frontends/cli/check_dump.h"
@@ -21,6 +22,7 @@
 #include "frontends/cli/check_verdict.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/options.h"
+#include "frontends/cli/print.h"
 
 namespace attest::cli {
 namespace {
@@ -37,6 +39,16 @@ struct CheckOptions {
   std::string asked;  ///< the command as it was given
 };
 
+/// As a shell takes it for one word.
+std::string quoted(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t\n'\"$&|;<>()*?[]#~`\\!") == std::string::npos) {
+    return word;
+  }
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 /// The command as a shell would take it again, for a page that is read elsewhere.
 std::string asked_of(const CLI::App& command) {
   std::string out = "attest " + command.get_name();
@@ -45,11 +57,10 @@ std::string asked_of(const CLI::App& command) {
     if (!option->get_positional()) out += " " + option->get_name();
     if (option->get_expected_min() == 0 && option->get_expected_max() == 0) continue;  // a flag
     for (const std::string& word : option->results()) {
-      const bool plain = word.find_first_of(" \t'\"$&|;<>()*?[]#~`\\!") == std::string::npos;
-      out += plain ? " " + word : " '" + word + "'";
+      out += " " + quoted(word);
     }
   }
-  return out;
+  return one_line(out, 4000);
 }
 
 void add_asked(check::Diagnosis& page, const CheckOptions& o) {
@@ -60,16 +71,30 @@ Result<void> write_text(const std::string& path, const std::string& text) {
   return io::write_file(path, std::as_bytes(std::span(text)));
 }
 
-/// A page must not take the place of what is read.
+/// Whether the page would be that file, or a tensor's in that folder.
+bool is_read(const std::filesystem::path& page, const std::string& path) {
+  namespace files = std::filesystem;
+  std::error_code error;
+  if (files::is_directory(path, error)) {
+    const files::path folder = page.has_parent_path() ? page.parent_path() : files::path(".");
+    return io::format_of_path(page.string()) == io::TensorFormat::npy &&
+           files::equivalent(folder, path, error) && !error;
+  }
+  return files::equivalent(path, page, error) && !error && files::is_regular_file(path, error);
+}
+
+/// A page must not take the place of what is read, nor stand in the midst of the verdict.
 Result<void> can_write_page(const CheckOptions& o) {
   if (o.html.empty()) return {};
+  if (o.html == "-") {
+    return Failure{ErrorKind::value, "bad-option",
+                   "[check] --html - : standard output has the verdict; name a file for the page"};
+  }
   if (auto ok = can_write("--html", o.html); !ok) return ok;
   std::vector<std::string> read{o.dump.inputs.file};
   for (const auto& [flag, name] : o.dump.inputs.names) read.push_back(name);
   for (const std::string& path : read) {
-    std::error_code error;
-    if (path.empty() || !std::filesystem::equivalent(path, o.html, error) || error) continue;
-    if (!std::filesystem::is_regular_file(path, error)) continue;
+    if (path.empty() || !is_read(o.html, path)) continue;
     return Failure{ErrorKind::value, "bad-option",
                    sentence("[check] --html ", o.html, " is a file that is read: name another")};
   }
