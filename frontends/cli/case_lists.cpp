@@ -23,6 +23,9 @@ Result<std::optional<AnyTensor>> tensor_of(Sources& sources, const CaseOptions& 
   auto found = sources.find(role.name, role.flag);
   if (!found || !*found) return found;
   const Shape& shape = (*found)->shape();
+  if (shape.size() == 1 && shape[0] == 0) {
+    return bad("bad-rank", sentence(role.name, " is empty: it has shape [0]"));
+  }
   if (shape.empty() || shape.size() > role.most_axes || (*found)->size() == 0) {
     return bad("bad-rank", sentence(role.name,
                                     role.most_axes == 1 ? " must be a vector"

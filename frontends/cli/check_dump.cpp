@@ -44,8 +44,8 @@ class DumpLoader {
     for (const auto step :
          {&DumpLoader::find_inputs, &DumpLoader::find_stages, &DumpLoader::settle_layout,
           &DumpLoader::place_inputs, &DumpLoader::join_past, &DumpLoader::read_rope_tables,
-          &DumpLoader::read_call, &DumpLoader::place_stages, &DumpLoader::choose_rope,
-          &DumpLoader::choose_precision, &DumpLoader::place_backward}) {
+          &DumpLoader::read_call, &DumpLoader::check_options, &DumpLoader::place_stages,
+          &DumpLoader::choose_rope, &DumpLoader::choose_precision, &DumpLoader::place_backward}) {
       if (auto ok = (this->*step)(); !ok) return ok.failure();
     }
     const bool backward_alone = out_.gradients && out_.dump.stages.empty();
@@ -261,7 +261,14 @@ class DumpLoader {
     out_.dump.claim.shape = *shape;
     const lab::AttentionShape& s = *shape;
     CaseOptions call = o_.inputs;
-    for (const char* role : {"query", "key", "value"}) call.names.erase(role);
+    for (const char* role : {"query", "key", "value"}) {
+      call.names.erase(role);
+      for (const auto& [flag, name] : call.names) {
+        if (name != role) continue;
+        return bad("two-roles", sentence("--", flag, " ", name, ": ", role,
+                                         " is what the call was given under that name"));
+      }
+    }
     call.layout = "bhtd";
     call.heads.reset();
     call.kv_heads.reset();
@@ -287,6 +294,9 @@ class DumpLoader {
     out_.boolean_mask = claim.call.visible.has_value();
     return {};
   }
+
+  /// Here, for not every way to a verdict meets the exact tier, which would refuse them.
+  Result<void> check_options() { return check::check_call(out_.dump.claim); }
 
   /// A bare --causal with cached keys needs no corner: query 0 stands behind them, unless the
   /// framework's flag knows nothing of caches.

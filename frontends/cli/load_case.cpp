@@ -17,13 +17,23 @@ Failure bad(std::string id, std::string message) {
 
 /// A mask or bias of rank 0 to 4, with leading axes of 1 put in front.
 template <class T>
-Result<Tensor<T>> rank_four(Tensor<T> tensor, std::string_view name) {
+Result<Tensor<T>> rank_four(Tensor<T> tensor, std::string_view name, const Shape& call) {
   Shape shape = tensor.shape();
   if (shape.size() > 4) {
     return bad("bad-rank",
                sentence(name, " has shape ", to_string(shape), "; rank 4 at most is expected"));
   }
   shape.insert(shape.begin(), 4 - shape.size(), 1);
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (shape[axis] == 1 || shape[axis] == call[axis]) continue;
+    const bool by_batch = tensor.rank() == 3 && tensor.extent(0) == call[0];
+    return Failure{
+        ErrorKind::shape, "shape-mismatch",
+        sentence(
+            "[input] ", name, " must broadcast to [B, H, T, S] = ", to_string(call),
+            "; it has shape ", to_string(tensor.shape()),
+            by_batch ? ", read as [H, T, S]: if it is [B, T, S], store it as [B, 1, T, S]" : "")};
+  }
   return std::move(tensor).reshaped(std::move(shape));
 }
 
@@ -88,6 +98,12 @@ class Loader {
                "needs --heads); elsewhere the tensors say how many heads there are");
   }
 
+  /// [B, H, T, S]
+  [[nodiscard]] Shape scores() const {
+    const auto& query = out_.query.extents;
+    return {query[0], query[1], query[2], out_.key.extents[2]};
+  }
+
   Result<void> read_mask() {
     auto mask = sources_.find("mask", "mask");
     if (!mask) return mask.failure();
@@ -97,7 +113,7 @@ class Loader {
       auto converted = to_visible(**mask, convention_ ? *convention_ : *ours, "mask");
       if (!converted) return converted.failure();
       if (converted->visible) {
-        auto shaped = rank_four(*std::move(converted->visible), "mask");
+        auto shaped = rank_four(*std::move(converted->visible), "mask", scores());
         if (!shaped) return shaped.failure();
         out_.call.visible = *std::move(shaped);
       } else if (auto ok = add_bias(*std::move(converted->bias), "mask"); !ok) {
@@ -117,7 +133,7 @@ class Loader {
       return bad("two-biases",
                  "a floating-point mask and a bias are both added to the scores: give one");
     }
-    auto shaped = rank_four(std::move(bias), name);
+    auto shaped = rank_four(std::move(bias), name, scores());
     if (!shaped) return shaped.failure();
     out_.call.bias = *std::move(shaped);
     return {};

@@ -26,11 +26,13 @@ std::string one_line(std::string_view text, std::size_t limit) {
   std::string out;
   for (std::size_t n = 0; n < text.size(); ++n) {
     const auto byte = static_cast<unsigned char>(text[n]);
-    // C0 and DEL; C1 as UTF-8 writes it; the line and paragraph separators U+2028 and U+2029.
+    // C0 and DEL; C1 as UTF-8 writes it; the line and paragraph separators U+2028 and U+2029, and
+    // U+202A to U+202E and U+2066 to U+2069, which turn the direction of what follows.
     const bool c1 =
         byte == 0xC2 && n + 1 < text.size() && static_cast<unsigned char>(text[n + 1]) < 0xA0;
-    const bool separator =
-        text.substr(n, 3) == "\xE2\x80\xA8" || text.substr(n, 3) == "\xE2\x80\xA9";
+    const std::string_view three = text.substr(n, 3);
+    const bool separator = (three >= "\xE2\x80\xA8" && three <= "\xE2\x80\xAE") ||
+                           (three >= "\xE2\x81\xA6" && three <= "\xE2\x81\xA9");
     if (byte < 0x20 || byte == 0x7F) {
       out += fmt::format("\\x{:02x}", byte);
     } else if (c1 || separator) {

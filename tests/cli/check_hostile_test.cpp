@@ -131,7 +131,8 @@ TEST(HostileCheck, GradientsNeedNumbersThatCameIn) {
 TEST(HostileCheck, NamesReachNoTerminalAsTheyAre) {
   const ScratchFolder scratch;
   const AttentionCase call = grouped();
-  const std::string name = "out\x1b[2J\x07<b>";
+  const std::string turned = "\xE2\x80\xAE";  // U+202E: what follows runs from right to left
+  const std::string name = "out\x1b[2J\x07<b>" + turned;
   io::NamedTensors file = dump_of(call, bell({2, 4, 3, 7}, 9));
   file.tensors[3].first = name;
   const std::string page = scratch.file("page.html");
@@ -139,6 +140,7 @@ TEST(HostileCheck, NamesReachNoTerminalAsTheyAre) {
   EXPECT_EQ(ended.code, 1) << ended.err;
   for (const std::string& text : {ended.out, ended.err, read_text(page)}) {
     EXPECT_EQ(text.find_first_of("\x1b\x07"), std::string::npos) << text;
+    EXPECT_FALSE(says(text, turned)) << text;
   }
   EXPECT_FALSE(says(read_text(page), "<b>"));
   EXPECT_TRUE(says(ended.out, "out\\x1b[2J\\x07")) << ended.out;
@@ -155,6 +157,68 @@ TEST(HostileCheck, APageNeverTakesThePlaceOfADump) {
   expect_refused(run_attest({"check", path, "--block", "--html", path}), "bad-option",
                  "is a file that is read");
   EXPECT_TRUE(read_text(path) == before);
+}
+
+TEST(HostileCheck, APageStandsNeitherAmongTensorsNorInTheVerdict) {
+  const ScratchFolder scratch;
+  const AttentionCase call = grouped();
+  const std::string folder = scratch.file("dump");
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  for (const auto& [name, tensor] : dump_of(call, output_of(call)).tensors) {
+    io::NamedTensors one;
+    one.add(name, tensor);
+    ASSERT_TRUE(io::write_tensors(folder + "/" + name + ".npy", one));
+  }
+  const std::string query = folder + "/query.npy", before = read_text(query);
+  expect_refused(run_attest({"check", folder, "--causal", "none", "--html", query}), "bad-option",
+                 "is a file that is read");
+  EXPECT_TRUE(read_text(query) == before);
+  const std::string page = folder + "/page.html";
+  EXPECT_EQ(run_attest({"check", folder, "--causal", "none", "--html", page}).code, 0);
+  expect_refused(run_attest({"check", folder, "--causal", "none", "--html", "-"}), "bad-option",
+                 "name a file");
+}
+
+TEST(HostileCheck, OptionsThatNoCallTakesAreRefusedFirst) {
+  const AttentionCase call = grouped();
+  const std::string far = "9223372036854775807";
+  const std::pair<std::vector<std::string>, std::string> all[] = {
+      {{"--causal", "none", "--dropout", "1"}, "must lie in [0, 1); found 1"},
+      {{"--causal", "none", "--dropout", "1.5"}, "must lie in [0, 1); found 1.5"},
+      {{"--causal", far}, "must stay below 2^61"},
+      {{"--causal", "none", "--window", far + "," + far}, "between 0 and 2^61"}};
+  const auto result = lab::attention(call.inputs(), call.options()).value();
+  io::NamedTensors chain;
+  chain.add("weights", f32(result.weights));
+  chain.add("value", f32(call.value));
+  chain.add("output", f32(result.output));
+  for (const auto& [options, part] : all) {
+    expect_refused(checked(dump_of(call, output_of(call)), options), "bad-option", part);
+    expect_refused(checked(chain, options), "bad-option", part);
+  }
+}
+
+TEST(HostileCheck, SaysTheShapesThatTheFileHas) {
+  const AttentionCase call = grouped();
+  io::NamedTensors file = dump_of(call, output_of(call));
+  expect_refused(checked(file, {"--causal", "none", "--mask", "query"}), "two-roles",
+                 "--mask query");
+  file.add("mask", AnyTensor(DType::boolean, {2, 3, 5}));
+  expect_refused(checked(file, plain), "shape-mismatch",
+                 "it has shape [2, 3, 5], read as [H, T, S]: if it is [B, T, S], store it as");
+  file.tensors.back() = {"cu_seqlens", AnyTensor(DType::i32, {0})};
+  expect_refused(checked(file, plain), "bad-rank", "query_starts is empty");
+}
+
+TEST(HostileCheck, ThePageQuotesWhatWasAsked) {
+  const ScratchFolder scratch;
+  const AttentionCase call = grouped();
+  io::NamedTensors file = dump_of(call, output_of(call));
+  file.tensors[3].first = "it's";
+  const std::string page = scratch.file("page.html");
+  const Ended ended = checked(file, {"--causal", "none", "--output", "it's", "--html", page});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_TRUE(says(read_text(page), "--output &#39;it&#39;\\&#39;&#39;s&#39;"));
 }
 
 TEST(HostileCheck, NoOptionIsReadAndForgotten) {

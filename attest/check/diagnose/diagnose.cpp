@@ -143,7 +143,7 @@ Result<void> refuse(const Dump& dump) {
                             "key/value heads; they are ",
                             shape.H, " and ", shape.G)};
   }
-  return {};
+  return rows == 0 ? Result<void>{} : check_call(claim);
 }
 
 std::string tolerance_sentence(const Dump& dump, const Arithmetic& arithmetic,

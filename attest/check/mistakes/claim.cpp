@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "attest/check/mistakes/claim.h"
 
+#include <algorithm>
+
 namespace attest::check {
+
+Result<void> check_call(const Claim& claim) {
+  static constexpr double nothing = 0;  // which nobody reads
+  const lab::AttentionShape& s = claim.shape;
+  const auto stand_in = [](std::int64_t batch, std::int64_t heads, std::int64_t length,
+                           std::int64_t width) {
+    return View<const double, 4>(&nothing, {batch, heads, length, std::max<std::int64_t>(1, width)},
+                                 {0, 0, 0, 0});
+  };
+  const AttentionInputs<double> in{stand_in(s.B, s.H, s.T, s.D), stand_in(s.B, s.G, s.S, s.D),
+                                   stand_in(s.B, s.G, s.S, s.E)};
+  const auto shape = lab::check_attention(in, claim.call.options());
+  if (!shape) return shape.failure();
+  return {};
+}
 
 std::string_view name_of(Precision precision) noexcept {
   switch (precision) {

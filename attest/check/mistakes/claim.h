@@ -49,6 +49,10 @@ struct Claim {
   [[nodiscard]] bool has_value() const { return call.value.size() != 0; }
 };
 
+/// Refuses what `lab::attention` refuses: rates, positions, lengths, tables that do not broadcast.
+/// Reads the shape and the options alone, for what is not query, key or value is claimed without them too.
+[[nodiscard]] Result<void> check_call(const Claim& claim);
+
 /// The tables that a dump can hold, in order of computation.
 enum class Stage {
   dot,          ///< query·key, before the scale
