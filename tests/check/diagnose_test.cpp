@@ -329,6 +329,21 @@ TEST(Diagnose, WhatRoundingCanDoIsNotCalledWrong) {
             std::string::npos);
 }
 
+TEST(Diagnose, WhatIsRightHasNoOtherCause) {
+  Diagnosis diagnosis;
+  diagnosis.judgement = Judgement::right;
+  diagnosis.explanations.push_back({.distance = 0.4, .same = {"projection.key_bias_missing"}});
+  const std::string text = to_text("a table", diagnosis);
+  EXPECT_NE(text.find("note        the same numbers would come of projection.key_bias_missing"),
+            std::string::npos)
+      << text;
+  for (const char* head : {"\nor ", "\nsure", "\nconsidered"}) {
+    EXPECT_EQ(text.find(head), std::string::npos) << text;
+  }
+  const std::string page = to_html("a table", diagnosis);
+  EXPECT_EQ(page.find("What else was considered"), std::string::npos) << page;
+}
+
 /// Whether a table is wrong only because the one before it is: each is judged from what was dumped.
 TEST(Diagnose, ExplainsTheFirstWrongLinkWhereNothingExplainsAllTables) {
   AttentionCase call = call_of(shape, 15);

@@ -266,7 +266,8 @@ std::string page(const std::string& compared, const Diagnosis& diagnosis, const 
   out += stages_table(diagnosis);
   out += paragraphs("What would decide", diagnosis.would_decide);
   out += maps;
-  const std::size_t others = diagnosis.judgement == Judgement::wrong_named ? 1 : 0;
+  const bool told = diagnosis.judgement == Judgement::wrong_named || is_the_claim(diagnosis);
+  const std::size_t others = told ? 1 : 0;
   out += explanations("What else was considered", diagnosis.explanations, others);
   out += explanations("What comes nearest, and does not fit", diagnosis.nearest, 0);
   out += paragraphs("Notes", diagnosis.remarks);

@@ -96,6 +96,12 @@ std::string where_of(const Diagnosis& diagnosis) {
                   named ? "" : diagnosis.first_wrong_stage + ", ", places);
 }
 
+bool is_the_claim(const Diagnosis& diagnosis) {
+  if (diagnosis.judgement != Judgement::right || diagnosis.explanations.empty()) return false;
+  const Explanation& first = diagnosis.explanations.front();
+  return first.mistakes.empty() && first.fitted.empty();
+}
+
 std::string confidence_of(const Diagnosis& diagnosis) {
   if (diagnosis.explanations.empty()) return {};
   const double left = diagnosis.explanations.front().distance;
@@ -252,8 +258,15 @@ std::string to_text(const std::string& compared, const Diagnosis& diagnosis) {
   for (const StageJudgement& stage : diagnosis.stages) add_stage(out, stage, possible);
   if (!diagnosis.where.empty()) add_paragraph(out, "where", where_of(diagnosis));
   add_cells(out, diagnosis);
-  if (!diagnosis.explanations.empty()) add_cause(out, diagnosis.explanations.front());
-  add_confidence(out, diagnosis);
+  if (is_the_claim(diagnosis)) {
+    const std::vector<std::string>& same = diagnosis.explanations.front().same;
+    if (!same.empty()) {
+      add_paragraph(out, "note", "the same numbers would come of " + joined_labels(same, 110));
+    }
+  } else {
+    if (!diagnosis.explanations.empty()) add_cause(out, diagnosis.explanations.front());
+    add_confidence(out, diagnosis);
+  }
   for (const Explanation& near : diagnosis.nearest) {
     add_paragraph(out, "nearest",
                   sentence(label_of(near), ", which leaves ", three_digits(near.distance),

@@ -14,6 +14,9 @@ namespace attest::check {
 /// "first wrong: output, only head 3", or "" if nothing is said of places.
 [[nodiscard]] std::string where_of(const Diagnosis& diagnosis);
 
+/// Whether it is right, and what explains its numbers is the claim itself.
+[[nodiscard]] bool is_the_claim(const Diagnosis& diagnosis);
+
 /// How firmly the first explanation stands, or "" if there is none.
 [[nodiscard]] std::string confidence_of(const Diagnosis& diagnosis);
 
