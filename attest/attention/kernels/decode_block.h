@@ -9,10 +9,9 @@
 /// Few rows, many keys: the lanes are the columns of keys and values.
 ///
 /// Bytes moved: each key and each value once for all rows that share them, which is what bounds the
-/// speed. So memory must never rest: while the scores of a block are computed its values are fetched
-/// into the first level of cache, and while those are summed the keys of the next block. A block is
-/// small enough for both, and its rows are asked for one after another, as memory likes it; the tiles
-/// that compute from it jump between rows, which would halve the speed of memory itself.
+/// speed. So memory must never rest, and never change its pace: the scores of a block are computed while
+/// the values of the block before it are summed, four keys of the one and four of the other in turn, each
+/// asking ahead in its own stream.
 namespace attest::kernels::ATTEST_ISA {
 
 /// Softcap, bias, ALiBi and the mask of one row.
@@ -104,18 +103,52 @@ ATTEST_INLINE void for_rows(int rows, Body body) {
   if (r < rows) body.template operator()<1>(r);
 }
 
-template <class T, class Stored>
-void one_part(const KeyPart<T, Stored>& part, const DecodeBlock<T>& block, RowState<T>* rows,
-              const Ahead<typename Stored::Number>& next_keys) {
-  using Later = Ahead<typename Stored::Number>;
-  const ForwardBlock<T>& task = *block.rows;
-  const Later values{part.value, part.keys - 1, task.E};
-  for_rows(
-      task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
-        all_dots<R>(part, task.D, r, r == 0 ? values : Later{});
-      });
+/// Calls body with where in its group's part each register of row r lies: (column, place).
+template <class Body>
+ATTEST_INLINE void for_registers(int rows, int r, int columns, int step, Body body) {
+  const int row = static_cast<int>(decode_row(columns));
+  const int whole = rows / 4 * 4;
+  int first = r / 4 * 4;
+  int together = 4;
+  if (r >= whole) {
+    const bool pair = rows - whole >= 2 && r < whole + 2;
+    first = pair ? whole : r;
+    together = pair ? 2 : 1;
+  }
+  for (int column = 0; column < row; column += step) {
+    body(column, first * row + column * together + (r - first) * step);
+  }
+}
 
+/// The scores of `now` and the sums of `before`, of which either may be absent.
+template <class T, class Stored>
+void both_products(const DecodeRows<T, Stored>& rows, int count, const KeyPart<T, Stored>* now,
+                   const KeyPart<T, Stored>* before) {
+  const int scored = now == nullptr ? 0 : now->keys;
+  const int summed = before == nullptr ? 0 : before->keys;
+  for (int at = 0; at < scored || at < summed; at += rows.turn) {
+    if (at < scored) {
+      for_rows(
+          count, [&]<int R>(int r) __attribute__((always_inline)) {
+            dots_of_turn<R>(rows, *now, r, at, r == 0);
+          });
+    }
+    if (at < summed) {
+      for_rows(
+          count, [&]<int R>(int r) __attribute__((always_inline)) {
+            mix_of_turn<R>(rows, *before, r, at, r == 0);
+          });
+    }
+  }
+}
+
+/// Scores become weights, and the outputs so far are multiplied by what new peaks ask for. True if the
+/// block hides something from a row.
+template <class T, class Stored>
+bool weigh_block(const DecodeRows<T, Stored>& rows, const ForwardBlock<T>& task,
+                 const KeyPart<T, Stored>& part, RowState<T>* states) {
   const Modifiers<T>& modify = task.modify;
+  finish_dots(part, task.rows, rows.product_factor);
   bool plain = modify.visible == nullptr && modify.query_id == nullptr && modify.bias == nullptr &&
                modify.alibi_slope == nullptr && modify.softcap == 0;
   for (int r = 0; r < task.rows; ++r) {
@@ -127,8 +160,15 @@ void one_part(const KeyPart<T, Stored>& part, const DecodeBlock<T>& block, RowSt
   T factor[decode_rows];
   for_rows(
       task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
-        weigh<R>(part.scores + r * decode_keys, part.keys, modify.exponent, rows + r, factor + r);
+        weigh<R>(part.scores + r * decode_keys, part.keys, modify.exponent, states + r, factor + r);
       });
+  constexpr int W = lanes<T>;
+  for (int r = 0; r < task.rows; ++r) {
+    if (factor[r] == 1) continue;
+    for_registers(task.rows, r, task.E, W, [&](int, int place) {
+      store<T>(rows.output + place, load(rows.output + place) * broadcast(factor[r]));
+    });
+  }
   if (modify.dropout != nullptr) {
     std::uint64_t kept[block_keys];
     kept_weights(kept, modify, task.rows, part.begin, part.keys);
@@ -137,15 +177,17 @@ void one_part(const KeyPart<T, Stored>& part, const DecodeBlock<T>& block, RowSt
   for (int r = 0; r < task.rows; ++r) {
     Stored::place_weights(part.scores + r * decode_keys, part.keys);
   }
-  const bool hides = !plain || modify.dropout != nullptr;
-  if (hides && !finite_values(part, task.E)) {
-    mix_carefully(part, block.output, factor, task.rows, task.E);
-    return;
+  return !plain || modify.dropout != nullptr;
+}
+
+/// The sums of a block without the products of weights of 0.
+template <class T, class Stored>
+void mix_carefully(const DecodeRows<T, Stored>& rows, int count, const KeyPart<T, Stored>& part) {
+  for (int r = 0; r < count; ++r) {
+    for_registers(count, r, rows.E, lanes<T>, [&](int column, int place) {
+      mix_carefully(part, r, rows.output + place, column, rows.E);
+    });
   }
-  for_rows(
-      task.rows, [&]<int R>(int r) __attribute__((always_inline)) {
-        mix<R>(part, block.output, factor, r, task.E, r == 0 ? next_keys : Later{});
-      });
 }
 
 /// Keys of a block: about 16 KiB of keys and as much of values, which the first level of cache holds.
@@ -157,51 +199,84 @@ constexpr std::int64_t keys_of_block(std::int64_t columns) {
   return keys;
 }
 
+/// Rooms in the scratch memory, one behind the other.
 template <class T, class Stored>
-void decode_part(const DecodeBlock<T>& block, KeyPart<T, Stored> part, RowState<T>* rows) {
+struct DecodeRooms {
+  T* scores[2];
+  typename Stored::Number* keys;
+  typename Stored::Number* values;
+};
+
+template <class T, class Stored>
+void decode_part(const DecodeBlock<T>& block, const DecodeRows<T, Stored>& rows,
+                 const DecodeRooms<T, Stored>& rooms, RowState<T>* states) {
   using Number = typename Stored::Number;
   const ForwardBlock<T>& task = *block.rows;
-  auto* const key_room = reinterpret_cast<Number*>(part.scores + decode_rows * decode_keys);
-  Number* const value_room = key_room + decode_keys * task.D;
-  const auto keys_at = [&](std::int64_t first, int count) {
-    return Stored::rows_at(task.key, task.storage, first, count, task.D, key_room);
-  };
   const std::int64_t most = keys_of_block<Number>(task.D > task.E ? task.D : task.E);
   // Which keys meet in a register must not depend on the rows that share the block.
   KeySpan span{block.begin - block.begin % Stored::keys_at_once, block.end};
-  while (span.begin < span.end) {
+  KeyPart<T, Stored> parts[2];
+  const KeyPart<T, Stored>* before = nullptr;  // what is still to be summed
+  for (int turn = 0; span.begin < span.end; turn ^= 1) {
+    KeyPart<T, Stored>& part = parts[turn];
     const NextKeys next = take_keys(span, most);
     part.begin = next.begin;
     part.keys = next.keys;
-    part.key = keys_at(part.begin, part.keys);
+    part.scores = rooms.scores[turn];
+    part.key = Stored::rows_at(task.key, task.storage, part.begin, part.keys, task.D, rooms.keys);
+    const bool in_place = part.key.data != rooms.keys;
+    part.last = in_place ? static_cast<int>(block.end - 1 - part.begin) : part.keys - 1;
+    both_products(rows, task.rows, &part, before);
     part.value =
-        Stored::rows_at(task.value, task.storage, part.begin, part.keys, task.E, value_room);
-    const std::int64_t left = span.end - span.begin;
-    Ahead<Number> ahead;
-    if (left > 0 && part.key.data != key_room) {
-      const int count = static_cast<int>(left < most ? left : most);
-      ahead = {keys_at(span.begin, count), count - 1, task.D};
+        Stored::rows_at(task.value, task.storage, part.begin, part.keys, task.E, rooms.values);
+    const bool hides = weigh_block(rows, task, part, states);
+    before = &part;
+    if (hides && !finite_values(part, task.E)) {
+      mix_carefully(rows, task.rows, part);
+      before = nullptr;
     }
-    one_part(part, block, rows, ahead);
   }
+  both_products<T, Stored>(rows, task.rows, nullptr, before);
 }
 
 template <class Stored, class T>
 void decode_as(const DecodeBlock<T>& block) {
+  using Number = typename Stored::Number;
+  using QueryNumber = typename Stored::QueryNumber;
   const ForwardBlock<T>& task = *block.rows;
   const int d_row = static_cast<int>(decode_row(task.D));
   const int e_row = static_cast<int>(decode_row(task.E));
-  KeyPart<T, Stored> part;
-  part.query = reinterpret_cast<typename Stored::QueryNumber*>(task.scratch);
-  part.scores = task.scratch + decode_rows * d_row;
-  part.product_factor = Stored::product_factor(task.modify);
-  for (int r = 0; r < task.rows; ++r) Stored::place_query(part.query + r * d_row, task, r);
-  for (int k = 0; k < task.rows * e_row; ++k) block.output[k] = 0;
-  RowState<T> rows[decode_rows];
-  decode_part(block, part, rows);
+  DecodeRows<T, Stored> rows;
+  rows.query = reinterpret_cast<QueryNumber*>(task.scratch);
+  // Sums that come and go with every turn: in the caller's memory they could lie across lines of cache.
+  rows.output = task.scratch + decode_rows * d_row;
+  rows.product_factor = Stored::product_factor(task.modify);
+  rows.D = task.D;
+  rows.E = task.E;
+  rows.key_distance = rows_ahead<Number>(task.D);
+  rows.value_distance = rows_ahead<Number>(task.E);
+  rows.turn = keys_of_turn<Number>(task.D > task.E ? task.D : task.E);
+  T* const scores = rows.output + decode_rows * e_row;
+  auto* const key_room = reinterpret_cast<Number*>(scores + 2 * decode_rows * decode_keys);
+  const DecodeRooms<T, Stored> rooms{
+      {scores, scores + decode_rows * decode_keys}, key_room, key_room + decode_keys * task.D};
+
+  auto* const one = reinterpret_cast<QueryNumber*>(key_room);
   for (int r = 0; r < task.rows; ++r) {
-    block.peak[r] = rows[r].peak;
-    block.sum[r] = sum_of_lanes<T>(rows[r].sums);
+    Stored::place_query(one, task, r);
+    for_registers(task.rows, r, task.D, Stored::step, [&](int column, int place) {
+      __builtin_memcpy(rows.query + place, one + column, Stored::step * sizeof(QueryNumber));
+    });
+  }
+  for (int k = 0; k < task.rows * e_row; ++k) rows.output[k] = 0;
+  RowState<T> states[decode_rows];
+  decode_part(block, rows, rooms, states);
+  for (int r = 0; r < task.rows; ++r) {
+    for_registers(task.rows, r, task.E, lanes<T>, [&](int column, int place) {
+      store<T>(block.output + r * e_row + column, load(rows.output + place));
+    });
+    block.peak[r] = states[r].peak;
+    block.sum[r] = sum_of_lanes<T>(states[r].sums);
   }
 }
 

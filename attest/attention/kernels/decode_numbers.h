@@ -52,6 +52,19 @@ struct Widened : OfNumbers<Calculated<S>> {
   ATTEST_INLINE static Vec<T> read_first(const S* from, int count) {
     return Io<S>::get(from, Part<T>{count});
   }
+  static void place_query(T* to, const ForwardBlock<T>& task, int r) {
+    if (task.query_step != 1) return OfNumbers<T>::place_query(to, task, r);
+    const S* from = static_cast<const S*>(task.query[r]);
+    const int row = static_cast<int>(decode_row(task.D));
+    const Vec<T> factor = broadcast(task.modify.query_factor);
+    int d = 0;
+    for (; d + lanes<T> <= task.D; d += lanes<T>) store<T>(to + d, read(from + d) * factor);
+    if (d < task.D) {
+      store<T>(to + d, read_first(from + d, task.D - d) * factor);
+      d += lanes<T>;
+    }
+    for (; d < row; d += lanes<T>) store<T>(to + d, Vec<T>{});
+  }
   static T number(S from) { return read_first(&from, 1)[0]; }
   /// Copies are only made of what is not widened; `decode` sees to that.
   static Rows<S> rows_at(const Matrix& matrix, Storage storage, std::int64_t first, int count,

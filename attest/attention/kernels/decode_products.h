@@ -7,9 +7,16 @@
 
 /// Few rows, many keys: the two products, with the lanes along the columns of keys and values.
 ///
-/// Each result is one chain of multiply-adds a lane; lanes of a score are folded at the end. While one
-/// block is worked on the rows of the next are asked for, a line at a time between the multiply-adds.
+/// Each result is one chain of multiply-adds a lane; lanes of a score are folded at the end. Both are
+/// computed for four keys in a turn, by functions of their own: inlined, the addresses of all their tiles
+/// would be computed once for every turn and kept in memory.
+///
+/// Rows are worked on in groups of 4, 2 and 1. Of a group's queries and outputs the registers lie side by
+/// side, those of all its rows for the first columns, then for the next: one address, and constants.
 namespace attest::kernels::ATTEST_ISA {
+
+/// Keys that are worked on together; a turn has as many or several times as many.
+inline constexpr int keys_together = 4;
 
 /// The keys and values of one block and the scores of the rows: [rows][decode_keys].
 template <class T, class Stored>
@@ -17,87 +24,146 @@ struct KeyPart {
   using Number = typename Stored::Number;
   std::int64_t begin = 0;
   int keys = 0;
+  int last = 0;  // the last row that may be asked for, counted from the block's first
   Rows<Number> key;
   Rows<Number> value;
   T* scores = nullptr;
-  typename Stored::QueryNumber* query = nullptr;  // [rows][decode_row(D)]
+};
+
+/// Queries and outputs of all rows.
+template <class T, class Stored>
+struct DecodeRows {
+  typename Stored::QueryNumber* query = nullptr;  // [groups][columns][rows of the group]
+  T* output = nullptr;                            // as well
   T product_factor = 1;
+  int D = 0;
+  int E = 0;
+  int turn = keys_together;  // keys
+  int key_distance = 0;      // rows between what is read and what is asked for
+  int value_distance = 0;
 };
 
-/// Rows that will be read soon; `columns` is 0 if there are none.
+/// How far ahead of its use a line is asked for: about as much as a core has under way when it reads as
+/// fast as it can. At 8 KiB what is asked for falls into the same sets of the first cache as what is read.
+inline constexpr int bytes_ahead = 7168;
+
 template <class Number>
-struct Ahead {
-  Rows<Number> of;
-  int last = 0;
-  int columns = 0;
+int rows_ahead(int columns) {
+  if (columns == 0) return keys_together;
+  const int rows = bytes_ahead / static_cast<int>(sizeof(Number)) / columns;
+  return rows < keys_together ? keys_together : rows;
+}
 
-  /// Row r, or the last.
-  [[nodiscard]] ATTEST_INLINE const Number* row(int r) const {
-    return of.data + (r < last ? r : last) * of.row;
-  }
-  ATTEST_INLINE void fetch(const Number* row, int column) const {
-    if (column < columns) __builtin_prefetch(row + column);
+/// Keys of a turn. The shorter the turns the steadier memory is asked; the change from one product to the
+/// other costs about ten cycles. 4 KiB of each; 8 of 16-bit numbers, whose products last as long for half
+/// the bytes.
+template <class Number>
+int keys_of_turn(int columns) {
+  constexpr int wanted = (sizeof(Number) == 2 ? 8192 : 4096) / static_cast<int>(sizeof(Number));
+  int keys = keys_together;
+  while (keys < decode_keys && keys * columns < wanted) keys *= 2;
+  return keys;
+}
+
+/// Where rows lie that a later turn will read. Memory is fastest in the order in which they lie: rows that
+/// follow each other closely are asked for as one, others side by side, as they are read. Addresses are
+/// numbers here: the last may lie behind the tensor.
+struct Ahead {
+  std::uintptr_t begin = 0;
+  std::uintptr_t row = 0;  // bytes from one row to the next
+  bool close = false;
+
+  template <class Number>
+  ATTEST_INLINE Ahead(const Rows<Number>& rows, int first, int last, int columns) {
+    row = static_cast<std::uintptr_t>(rows.row) * sizeof(Number);
+    begin = reinterpret_cast<std::uintptr_t>(rows.data) +
+            static_cast<std::uintptr_t>(first < last ? first : last) * row;
+    close = rows.row == columns;
   }
 };
+/// Asks for as many lines as `bytes` have, one at least.
+template <int bytes>
+ATTEST_INLINE void fetch(std::uintptr_t address) {
+  for (int line = 0; line < bytes || line == 0; line += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(address + static_cast<std::uintptr_t>(line)));
+  }
+}
 
-/// R rows against K keys; keys beyond the block's last stand for that one.
-template <int R, int K, class T, class Stored>
-ATTEST_INLINE void dots(const KeyPart<T, Stored>& part, int D, int first_row, int at,
-                        const Ahead<typename Stored::Number>& ahead) {
+/// R rows against K keys. `whole`: the block has them all; else those beyond its last stand for that one.
+template <int R, int K, bool whole, class T, class Stored>
+ATTEST_INLINE void dots(const typename Stored::QueryNumber* query, const KeyPart<T, Stored>& part,
+                        int D, int at, T* scores, const Ahead& ahead) {
+  using Number = typename Stored::Number;
   using Register = typename Stored::Register;
   constexpr int step = Stored::step;
-  const int row = static_cast<int>(decode_row(D));
-  const typename Stored::QueryNumber* query = part.query + first_row * row;
-  const typename Stored::Number* key[K];
-  const typename Stored::Number* later[K];
+  constexpr std::uintptr_t bytes = step * sizeof(Number);
+  const Number* key[K];
+  std::uintptr_t later[K];
+  const std::uintptr_t apart = ahead.close ? bytes : ahead.row;
+  const std::uintptr_t onward = ahead.close ? K * bytes : bytes;
   ATTEST_UNROLL for (int k = 0; k < K; ++k) {
-    const int j = at + k < part.keys ? at + k : part.keys - 1;
+    const int j = whole || at + k < part.keys ? at + k : part.keys - 1;
     key[k] = part.key.data + j * part.key.row;
-    later[k] = ahead.row(at + k);
+    later[k] = ahead.begin + static_cast<std::uintptr_t>(k) * apart;
   }
   Vec<T> sums[R * K] = {};
-  const auto add = [&](int d, const Register* numbers) __attribute__((always_inline)) {
+  std::uintptr_t further = 0;
+  const auto add = [&](const Register* numbers) __attribute__((always_inline)) {
+    ATTEST_UNROLL for (int k = 0; k < K; ++k) fetch<static_cast<int>(bytes)>(later[k] + further);
     ATTEST_UNROLL for (int r = 0; r < R; ++r) {
       Register q;
-      __builtin_memcpy(&q, query + r * row + d, sizeof q);
+      __builtin_memcpy(&q, query + r * step, sizeof q);
       ATTEST_UNROLL for (int k = 0; k < K; ++k) {
         sums[r * K + k] = Stored::multiply(q, numbers[k], sums[r * K + k]);
       }
     }
+    query += R * step;
+    further += onward;
   };
   int d = 0;
   for (; d + step <= D; d += step) {
     Register numbers[K];
-    ATTEST_UNROLL for (int k = 0; k < K; ++k) {
-      numbers[k] = Stored::read(key[k] + d);
-      ahead.fetch(later[k], d);
-    }
-    add(d, numbers);
+    ATTEST_UNROLL for (int k = 0; k < K; ++k) numbers[k] = Stored::read(key[k] + d);
+    add(numbers);
   }
   if (d < D) {
     Register numbers[K];
     ATTEST_UNROLL for (int k = 0; k < K; ++k) numbers[k] = Stored::read_first(key[k] + d, D - d);
-    add(d, numbers);
+    add(numbers);
   }
   T results[R * K];
   sums_of_lanes<R * K, T>(results, sums);
   ATTEST_UNROLL for (int r = 0; r < R; ++r) {
-    __builtin_memcpy(part.scores + (first_row + r) * decode_keys + at, results + r * K,
-                     K * sizeof(T));
+    __builtin_memcpy(scores + r * decode_keys + at, results + r * K, K * sizeof(T));
   }
 }
 
-/// The scores of R rows; those of keys that the block does not have are −∞.
+/// The scores of R rows for the keys of the turn that begins at `at`; `asks` if keys of a later one are
+/// to be asked for.
 template <int R, class T, class Stored>
-ATTEST_INLINE void all_dots(const KeyPart<T, Stored>& part, int D, int first_row,
-                            const Ahead<typename Stored::Number>& ahead) {
+[[gnu::noinline]] void dots_of_turn(const DecodeRows<T, Stored>& rows,
+                                    const KeyPart<T, Stored>& part, int first_row, int at,
+                                    bool asks) {
   constexpr int K = vector_registers == 32 || R < 4 ? 4 : 2;
-  for (int at = 0; at < part.keys; at += K) dots<R, K>(part, D, first_row, at, ahead);
+  const auto* query = rows.query + first_row * decode_row(rows.D);
+  T* scores = part.scores + first_row * decode_keys;
+  const int end = at + rows.turn < part.keys ? at + rows.turn : part.keys;
+  Ahead ahead(part.key, at + (asks ? rows.key_distance : 0), part.last, rows.D);
+  for (; at + K <= end; at += K) {
+    dots<R, K, true>(query, part, rows.D, at, scores, ahead);
+    ahead.begin += K * ahead.row;
+  }
+  if (at < end) dots<R, K, false>(query, part, rows.D, at, scores, ahead);
+}
+
+/// The factor that queries do not carry; scores of keys that the block does not have are −∞.
+template <class T, class Stored>
+void finish_dots(const KeyPart<T, Stored>& part, int rows, T product_factor) {
   const int whole = (part.keys + lanes<T> - 1) / lanes<T> * lanes<T>;
-  for (int r = first_row; r < first_row + R; ++r) {
+  for (int r = 0; r < rows; ++r) {
     T* scores = part.scores + r * decode_keys;
-    if (part.product_factor != 1) {
-      for (int j = 0; j < part.keys; ++j) scores[j] *= part.product_factor;
+    if (product_factor != 1) {
+      for (int j = 0; j < part.keys; ++j) scores[j] *= product_factor;
     }
     for (int j = part.keys; j < whole; ++j) scores[j] = no_score<T>;
   }
@@ -139,87 +205,102 @@ ATTEST_INLINE void read_last_value(typename Stored::Register* numbers,
   }
 }
 
-/// output[r] = output[r]·factor[r] + Σ_j weight[r, j]·value[j], for R rows and N registers of columns.
-template <int R, int N, bool whole, class T, class Stored>
-ATTEST_INLINE void mix_columns(const KeyPart<T, Stored>& part, T* output, int row, const T* factor,
-                               int first_row, int column, int E,
-                               const Ahead<typename Stored::Number>& ahead) {
+/// output[r] += Σ_j weight[r, j]·value[j] for keys from `at` to `end`: R rows, N registers of columns.
+/// `in_fours`: as many keys as go together, or a multiple; `whole`: all the registers' columns exist.
+template <int R, int N, bool in_fours, bool whole, class T, class Stored>
+ATTEST_INLINE void mix_columns(const Rows<typename Stored::Number>& value, const T* weights, int at,
+                               int end, T* output, int column, int columns, std::uintptr_t later,
+                               std::uintptr_t apart) {
   constexpr int W = lanes<T>;
+  constexpr int together = Stored::keys_at_once;
+  constexpr int bytes = N * Stored::step * static_cast<int>(sizeof(typename Stored::Number));
   Vec<T> sums[R][N];
-  ATTEST_UNROLL for (int r = 0; r < R; ++r) {
-    ATTEST_UNROLL for (int v = 0; v < N; ++v) {
-      sums[r][v] =
-          load(output + (first_row + r) * row + column + v * W) * broadcast(factor[first_row + r]);
-    }
+  ATTEST_UNROLL for (int v = 0; v < N; ++v) {
+    ATTEST_UNROLL for (int r = 0; r < R; ++r) sums[r][v] = load(output + (v * R + r) * W);
   }
   const auto add = [&](int j, const typename Stored::Register* numbers)
       __attribute__((always_inline)) {
     ATTEST_UNROLL for (int r = 0; r < R; ++r) {
-      const auto weight = Stored::weights_at(part.scores + (first_row + r) * decode_keys, j);
+      const auto weight = Stored::weights_at(weights + r * decode_keys, j);
       ATTEST_UNROLL for (int v = 0; v < N; ++v) {
         sums[r][v] = Stored::multiply(weight, numbers[v], sums[r][v]);
       }
     }
   };
-  constexpr int together = Stored::keys_at_once;
-  const int columns = E - column;
-  int j = 0;
-  for (; j + together <= part.keys; j += together) {
-    ATTEST_UNROLL for (int k = 0; k < together; ++k) {
-      const auto* later = ahead.row(j + k);
-      ATTEST_UNROLL for (int v = 0; v < N; v += together) ahead.fetch(later, column + v * W);
-    }
+  const auto add_values = [&](int j) __attribute__((always_inline)) {
+    fetch<bytes>(later);
+    later += apart;
     typename Stored::Register numbers[N];
-    read_values<N, whole, Stored>(numbers, part.value, j, column, columns);
+    read_values<N, whole, Stored>(numbers, value, j, column, columns);
     add(j, numbers);
-  }
-  if (j < part.keys) {
-    typename Stored::Register numbers[N];
-    read_last_value<N, whole, Stored>(numbers, part.value, j, column, columns);
-    add(j, numbers);
-  }
-  ATTEST_UNROLL for (int r = 0; r < R; ++r) {
-    ATTEST_UNROLL for (int v = 0; v < N; ++v) {
-      store<T>(output + (first_row + r) * row + column + v * W, sums[r][v]);
+  };
+  _Pragma("GCC unroll 1") for (; at + together <= end; at += together) add_values(at);
+  if constexpr (!in_fours) {
+    if (at < end) {
+      typename Stored::Register numbers[N];
+      read_last_value<N, whole, Stored>(numbers, value, at, column, columns);
+      add(at, numbers);
     }
+  }
+  ATTEST_UNROLL for (int v = 0; v < N; ++v) {
+    ATTEST_UNROLL for (int r = 0; r < R; ++r) store<T>(output + (v * R + r) * W, sums[r][v]);
   }
 }
 
+/// The same for all columns and the keys of the turn that begins at `at`.
 template <int R, class T, class Stored>
-ATTEST_INLINE void mix(const KeyPart<T, Stored>& part, T* output, const T* factor, int first_row,
-                       int E, const Ahead<typename Stored::Number>& ahead) {
+[[gnu::noinline]] void mix_of_turn(const DecodeRows<T, Stored>& rows,
+                                   const KeyPart<T, Stored>& part, int first_row, int at,
+                                   bool asks) {
   constexpr int W = lanes<T>;
   constexpr int N = R == 4 ? most_vectors : 2 * most_vectors;
   constexpr int least = Stored::keys_at_once;  // registers whose columns lie together
-  const int row = static_cast<int>(decode_row(E));
+  constexpr std::uintptr_t bytes =
+      Stored::step * sizeof(typename Stored::Number);  // of one register
+  const int E = rows.E;
+  const int end = at + rows.turn < part.keys ? at + rows.turn : part.keys;
+  T* output = rows.output + first_row * decode_row(E);
+  const T* weights = part.scores + first_row * decode_keys;
+  const auto value = part.value;
+  const Ahead ahead(value, at + (asks ? rows.value_distance : 0), part.last, E);
+  const auto steps = static_cast<std::uintptr_t>(rows.turn / least);
+  std::uintptr_t later = ahead.begin;
   int column = 0;
-  for (; column + N * W <= E; column += N * W) {
-    mix_columns<R, N, true>(part, output, row, factor, first_row, column, E, ahead);
+  if ((end - at) % keys_together == 0) {
+    const std::uintptr_t apart = ahead.close ? N * bytes : least * ahead.row;
+    const std::uintptr_t onward = ahead.close ? steps * N * bytes : N / least * bytes;
+    for (; column + N * W <= E; column += N * W) {
+      mix_columns<R, N, true, true, T, Stored>(value, weights, at, end, output + column * R, column,
+                                               E, later, apart);
+      later += onward;
+    }
   }
+  const std::uintptr_t apart = ahead.close ? least * bytes : least * ahead.row;
+  const std::uintptr_t onward = ahead.close ? steps * least * bytes : bytes;
   for (; column + least * W <= E; column += least * W) {
-    mix_columns<R, least, true>(part, output, row, factor, first_row, column, E, ahead);
+    mix_columns<R, least, false, true, T, Stored>(value, weights, at, end, output + column * R,
+                                                  column, E, later, apart);
+    later += onward;
   }
   if (column < E) {
-    mix_columns<R, least, false>(part, output, row, factor, first_row, column, E, ahead);
+    mix_columns<R, least, false, false, T, Stored>(value, weights, at, end, output + column * R,
+                                                   column, E - column, later, apart);
   }
 }
 
-/// As mix, leaving out products with a weight of 0, so that hidden values never matter.
+/// One register of a row's sums over a whole block, leaving out products with a weight of 0, so that hidden
+/// values never matter.
 template <class T, class Stored>
-void mix_carefully(const KeyPart<T, Stored>& part, T* output, const T* factor, int rows, int E) {
-  const int row = static_cast<int>(decode_row(E));
-  for (int r = 0; r < rows; ++r) {
-    for (int place = 0; place < row; ++place) {
-      const int e = Stored::column_of(place);
-      if (e >= E) continue;
-      T sum = output[r * row + place] * factor[r];
-      for (int j = 0; j < part.keys; ++j) {
-        const T weight = Stored::weight(part.scores + r * decode_keys, j);
-        if (weight == 0) continue;
-        const T number = Stored::number(part.value.data[j * part.value.row + e]);
-        sum = fma(broadcast(weight), broadcast(number), broadcast(sum))[0];
-      }
-      output[r * row + place] = sum;
+void mix_carefully(const KeyPart<T, Stored>& part, int r, T* output, int column, int E) {
+  for (int lane = 0; lane < lanes<T>; ++lane) {
+    const int e = Stored::column_of(column + lane);
+    if (e >= E) continue;
+    T& sum = output[lane];
+    for (int j = 0; j < part.keys; ++j) {
+      const T weight = Stored::weight(part.scores + r * decode_keys, j);
+      if (weight == 0) continue;
+      const T number = Stored::number(part.value.data[j * part.value.row + e]);
+      sum = fma(broadcast(weight), broadcast(number), broadcast(sum))[0];
     }
   }
 }

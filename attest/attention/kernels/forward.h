@@ -119,7 +119,7 @@ using DecodeKernel = void (*)(const DecodeBlock<T>&);
 
 template <class T>
 constexpr std::int64_t decode_scratch(std::int64_t D, std::int64_t E) {
-  return decode_rows * (decode_row(D) + decode_keys) + decode_keys * (D + E);
+  return decode_rows * (decode_row(D) + decode_row(E) + 2 * decode_keys) + decode_keys * (D + E);
 }
 
 /// Rows that saw no key, as bits.
