@@ -342,6 +342,9 @@ TEST(Diagnose, WhatIsRightHasNoOtherCause) {
   }
   const std::string page = to_html("a table", diagnosis);
   EXPECT_EQ(page.find("What else was considered"), std::string::npos) << page;
+  EXPECT_NE(page.find("<li>the same numbers would come of projection.key_bias_missing</li>"),
+            std::string::npos)
+      << page;
 }
 
 /// Whether a table is wrong only because the one before it is: each is judged from what was dumped.

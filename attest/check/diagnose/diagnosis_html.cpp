@@ -11,6 +11,7 @@
 #include "attest/check/diagnose/diagnosis_words.h"
 #include "attest/check/diagnose/heat_map.h"
 #include "attest/check/diagnose/html_parts.h"
+#include "attest/check/diagnose/rivals.h"
 
 namespace attest::check {
 namespace {
@@ -270,7 +271,12 @@ std::string page(const std::string& compared, const Diagnosis& diagnosis, const 
   const std::size_t others = told ? 1 : 0;
   out += explanations("What else was considered", diagnosis.explanations, others);
   out += explanations("What comes nearest, and does not fit", diagnosis.nearest, 0);
-  out += paragraphs("Notes", diagnosis.remarks);
+  std::vector<std::string> notes = diagnosis.remarks;
+  if (is_the_claim(diagnosis) && !diagnosis.explanations.front().same.empty()) {
+    notes.push_back("the same numbers would come of " +
+                    joined_labels(diagnosis.explanations.front().same, 110));
+  }
+  out += paragraphs("Notes", notes);
   return out + sentence("<details><summary>The verdict as text</summary>\n<pre>",
                         html_escaped(text), "</pre></details>\n</main>\n</body>\n</html>\n");
 }
