@@ -190,6 +190,8 @@ TEST(Catalogue, LabelsHoldTheValue) {
   EXPECT_EQ((Made{find_mistake("scale.none"), 0}.label()), "scale.none");
   EXPECT_EQ((Made{find_mistake("causal.finite_fill"), -1e9}.label()),
             "causal.finite_fill (-1e+09)");
+  // Of a mistake without a list, what was fitted.
+  EXPECT_EQ((Made{find_mistake("scale.none"), 0.371234}.label()), "scale.none (0.371)");
   EXPECT_EQ(Made{}.label(), "");
 }
 

@@ -52,6 +52,21 @@ TEST(CheckGradients, JudgesThemBesideTheOutput) {
   EXPECT_EQ(json->find("stages")->items().size(), 4U);
 }
 
+TEST(CheckGradients, AFactorThatNothingElseGivesIsSaid) {
+  const Backward pass;
+  io::NamedTensors file = pass.file();
+  for (const std::size_t n : {5U, 6U, 7U}) {
+    Tensor<double> less = file.tensors[n].second.to_f64("").value();
+    for (double& x : less.elements()) x *= 0.371;
+    file.tensors[n].second = f32(less);
+  }
+  const Ended ended = checked(file, claim);
+  EXPECT_EQ(ended.code, 1) << ended.out << ended.err;
+  EXPECT_TRUE(says(ended.out, "WRONG: gradient.other_factor (0.371) gives")) << ended.out;
+  EXPECT_TRUE(says(checked(file, {"--causal", "bottom-right", "--json"}).out,
+                   "\"label\":\"gradient.other_factor (0.371)\""));
+}
+
 TEST(CheckGradients, NumbersOfF32InAnF64FileAreJudgedAsF32) {
   const Backward pass;
   io::NamedTensors wide;

@@ -16,7 +16,7 @@ std::int64_t count(const auto& list) { return static_cast<std::int64_t>(list.siz
 
 std::string labels_of(const std::vector<Made>& mistakes) {
   std::string out;
-  for (const Made& made : mistakes) out += (out.empty() ? "" : " + ") + label_of(made);
+  for (const Made& made : mistakes) out += (out.empty() ? "" : " + ") + made.label();
   return out;
 }
 
@@ -287,11 +287,6 @@ class Search {
         first.fitted.push_back(sentence("in ", names, " alone: ", labels_of(item->suspect->made)));
       }
       add_same(*item, explained, first);
-      for (const Made& made : item->suspect->made) {
-        if (made.mistake->name == "gradient.other_factor") {
-          first.fitted.push_back(sentence("factor = ", three_digits(made.value)));
-        }
-      }
     }
     out_.explanations.push_back(std::move(first));
     if (best.parts.size() == 1) add_next(*best.parts.front().first);

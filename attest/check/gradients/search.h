@@ -21,9 +21,6 @@ struct Wanted {
   std::function<void(std::string_view, double)> progress{};
 };
 
-/// "gradient.last_keys_lost (16)"
-[[nodiscard]] std::string label_of(const Made& made);
-
 /// Mistakes that are made together, or one that makes one gradient wrong.
 struct Suspect {
   GradientRecipe recipe{};

@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "attest/base/text.h"
 #include "attest/check/gradients/search.h"
 
 namespace attest::check::gradients {
@@ -49,12 +48,6 @@ bool all_of_type(const ObservedGradient& found, DType type) {
 
 }  // namespace
 
-std::string label_of(const Made& made) {
-  std::string out(made.mistake->name);
-  if (made.value != 0) out += sentence(" (", three_digits(made.value), ")");
-  return out;
-}
-
 bool Fit::all() const {
   return std::ranges::all_of(fits, [](bool each) { return each; });
 }
@@ -93,7 +86,7 @@ std::vector<Suspect> singles(const Claim& claim, std::vector<std::vector<std::st
           out, [&](const Suspect& other) { return other.recipe == suspect.recipe; });
       if (twin != out.end()) {
         labels[static_cast<std::size_t>(twin - out.begin())].push_back(
-            label_of(suspect.made.front()));
+            suspect.made.front().label());
         continue;
       }
       out.push_back(std::move(suspect));
@@ -120,7 +113,7 @@ std::vector<std::string> invisible(const Problem& problem, const Noise& noise) {
         same = used(b.value[n], a.value[n], deviations * a.noise[n]) <= 1;
       }
     }
-    if (same) out.push_back(label_of(suspect.made.front()));
+    if (same) out.push_back(suspect.made.front().label());
   }
   return out;
 }

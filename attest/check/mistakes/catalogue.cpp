@@ -57,8 +57,9 @@ const Mistake* find_mistake(std::string_view name) {
 
 std::string Made::label() const {
   if (mistake == nullptr) return {};
-  if (mistake->values.empty()) return std::string(mistake->name);
-  return sentence(mistake->name, " (", value, ")");
+  if (!mistake->values.empty()) return sentence(mistake->name, " (", value, ")");
+  if (value == 0) return std::string(mistake->name);
+  return sentence(mistake->name, " (", three_digits(value), ")");  // fitted, not one of a list
 }
 
 }  // namespace attest::check

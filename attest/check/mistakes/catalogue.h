@@ -65,10 +65,10 @@ struct Mistake {
 /// The mistake of that name, or null.
 [[nodiscard]] const Mistake* find_mistake(std::string_view name);
 
-/// A mistake as it was made: "tail.zero_keys_counted (16)".
+/// A mistake as it was made: "tail.zero_keys_counted (16)", "gradient.other_factor (0.371)".
 struct Made {
   const Mistake* mistake = nullptr;
-  double value = 0;
+  double value = 0;  ///< of the list of its values, or fitted
   [[nodiscard]] std::string label() const;
 };
 
