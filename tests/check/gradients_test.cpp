@@ -32,8 +32,8 @@ const Made& mistake(const std::string& name) {
   return *std::find_if(all.begin(), all.end(), [&](const Made& made) { return made.name == name; });
 }
 
-Diagnosis of(const GradientDump& dump) {
-  auto out = check::diagnose_gradients(dump);
+Diagnosis of(const GradientDump& dump, std::int64_t most_mistakes = 3) {
+  auto out = check::diagnose_gradients(dump, {.most_mistakes = most_mistakes});
   EXPECT_TRUE(out) << out.failure().message;
   return out ? *out : Diagnosis{};
 }
@@ -92,15 +92,18 @@ TEST(DiagnoseGradients, SaysWhereItIsWrong) {
   EXPECT_FALSE(out.nearest.empty());
 }
 
+/// Neither alone, where rows without keys make single mistakes that give NaN, nor in pairs of mistakes.
 TEST(DiagnoseGradients, NaNNeverPasses) {
   for (const double bad :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    GradientDump dump = made_dump(wide_dump(3), {});
-    dump.gradients[2].values.elements()[5] = bad;
-    const Diagnosis out = of(dump);
-    EXPECT_EQ(out.judgement, Judgement::wrong_unexplained);
-    EXPECT_EQ(out.stages[2].wrong, 1);
-    EXPECT_EQ(out.stages[2].used, std::numeric_limits<double>::infinity());
+    for (const int most_mistakes : {1, 2}) {
+      GradientDump dump = made_dump(most_mistakes == 1 ? wide_dump(3) : square_dump(3), {});
+      dump.gradients[2].values.elements()[5] = bad;
+      const Diagnosis out = of(dump, most_mistakes);
+      EXPECT_EQ(out.judgement, Judgement::wrong_unexplained);
+      EXPECT_EQ(out.stages[2].wrong, 1);
+      EXPECT_EQ(out.stages[2].used, std::numeric_limits<double>::infinity());
+    }
   }
 }
 
@@ -167,27 +170,63 @@ TEST(GradientMistakes, HaveNamesOfTheirOwnAndWords) {
   std::printf("%zu mistakes\n", names.size());
 }
 
-/// A call that is too large for the exact tier.
-TEST(DiagnoseGradients, JudgesLargeCalls) {
+GradientDump causal_dump(std::int64_t B, std::int64_t H, std::int64_t T, std::int64_t D) {
   GradientDump dump;
   Random random(5);
   AttentionCase& call = dump.claim.call;
-  const std::int64_t T = 200;
-  call.query = stored_numbers(random, {1, 4, T, 32}, DType::f32);
-  call.key = stored_numbers(random, {1, 2, T, 32}, DType::f32);
-  call.value = stored_numbers(random, {1, 2, T, 32}, DType::f32);
-  dump.d_output = stored_numbers(random, {1, 4, T, 32}, DType::f32);
+  call.query = stored_numbers(random, {B, H, T, D}, DType::f32);
+  call.key = stored_numbers(random, {B, H / 2, T, D}, DType::f32);
+  call.value = stored_numbers(random, {B, H / 2, T, D}, DType::f32);
+  dump.d_output = stored_numbers(random, {B, H, T, D}, DType::f32);
   call.mask = Mask::causal();
+  return dump;
+}
+
+/// A call that is too large for the exact tier.
+TEST(DiagnoseGradients, JudgesLargeCalls) {
+  const GradientDump dump = causal_dump(1, 4, 200, 32);
   const Diagnosis right = of(made_dump(dump, {}));
   EXPECT_EQ(right.judgement, Judgement::right);
   ASSERT_FALSE(right.remarks.empty());  // not the exact tier
-  for (const char* name : {"gradient.rows_term_missing", "gradient.heads_last_only",
-                           "gradient.causal_not_reused", "gradient.scale_missing_in_d_key"}) {
+  const Diagnosis out = of(made_dump(dump, {mistake("gradient.rows_term_missing")}));
+  ASSERT_EQ(out.judgement, Judgement::wrong_named);
+  EXPECT_TRUE(out.sampled);
+  EXPECT_TRUE(names_of(out.explanations.front()).contains("gradient.rows_term_missing"));
+}
+
+/// A call of which recipes are evaluated on a sample: those that no sample can show are found all the same.
+TEST(DiagnoseGradients, NamesMistakesOfLargeCalls) {
+  const GradientDump dump = causal_dump(2, 2, 64, 16);
+  for (const char* name :
+       {"gradient.heads_last_only", "gradient.causal_not_reused", "gradient.scale_missing_in_d_key",
+        "gradient.layout_bthd_in_d_query", "gradient.heads_reversed_in_d_query",
+        "gradient.batches_pile_up", "gradient.d_value_transposed", "gradient.d_key_d_value_swapped",
+        "gradient.last_keys_lost"}) {
     const Diagnosis out = of(made_dump(dump, {mistake(name)}));
     ASSERT_EQ(out.judgement, Judgement::wrong_named) << name;
     EXPECT_TRUE(out.sampled);
     EXPECT_TRUE(names_of(out.explanations.front()).contains(name)) << name;
   }
+}
+
+/// One query in the middle has another number than the mistake gives; it is not among the sample, for it
+/// is right.
+TEST(DiagnoseGradients, NamesNothingThatFitsASampleAlone) {
+  GradientDump dump = causal_dump(2, 2, 64, 16);
+  const GradientDump right = made_dump(dump, {});
+  dump = made_dump(dump, {mistake("gradient.rows_term_missing")});
+  dump.gradients.resize(1);
+  EXPECT_EQ(of(dump, 1).judgement, Judgement::wrong_named);
+  int unnamed = 0;
+  for (std::int64_t query = 1; query < 63; query += 5) {
+    GradientDump mixed = dump;
+    for (std::int64_t d = 0; d < 16; ++d) {
+      mixed.gradients[0].values(1, 1, query, d) = right.gradients[0].values(1, 1, query, d);
+    }
+    EXPECT_EQ(of(mixed, 1).judgement, Judgement::wrong_unexplained) << "query " << query;
+    ++unnamed;
+  }
+  EXPECT_EQ(unnamed, 13);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ double dropout_factor(DropoutBack how, bool kept, double factor) {
 
 }  // namespace
 
-void Backward::Sums::resize(std::int64_t count) {
+void Backward::Totals::resize(std::int64_t count) {
   value.assign(at_index(count), 0);
   alone.assign(at_index(count), 0);
   together.assign(at_index(count), 0);
@@ -147,7 +147,7 @@ double Backward::rows_term(const HeadTable& head, const HeadTable& first_head, s
     case RowsTerm::first_head:
       return first_head.facts[r].rows_term;
     case RowsTerm::first_row:
-      return head.facts[0].rows_term;
+      return head.rows_term_of_first;
     case RowsTerm::again:
       return std::inner_product(row.weight.begin(), row.weight.end(), row.softmax_flow.begin(),
                                 0.0);
@@ -268,110 +268,6 @@ void Backward::make_empty(const HeadTable& head, std::size_t r, Row& row) const 
     row.alone[k] = even * (head.d_weight_noise[n] * p_.keep_factor + 8 * noise_.unit * size);
     if (softcap) row.slope[k] = slope_of(recipe_.cap, head.scaled[n], *softcap);
   }
-}
-
-/// d_query[i] = Σ_j d_scaled·slope·key[j]
-void Backward::add_rows(const HeadTable& head, const HeadTable& first_head) {
-  const auto [B, H, G, T, S, D, E] = p_.shape;
-  const double* keys = p_.key.data() + (head.b * G + p_.group(head.h)) * S * D;
-  const double many = square(noise_.unit) * static_cast<double>(S);
-  Row row;
-  Sums& sums = sums_[0];
-  for (std::size_t r = 0; r < head.rows.size(); ++r) {
-    if (!recipe_.written_rows.has(head.rows[r])) continue;
-    make_row(head, first_head, r, row);
-    const auto first =
-        at_index(((head.b * H + head.h) * count(sample_.rows) + static_cast<std::int64_t>(r)) * D);
-    double* value = sums.value.data() + first;
-    double* alone = sums.alone.data() + first;
-    double* together = sums.together.data() + first;
-    if (row.nan_query) std::fill_n(value, D, not_a_number);
-    for (std::int64_t j = 0; j < S; ++j) {
-      if (!recipe_.query_keys.has(j)) continue;
-      const auto k = at_index(j);
-      if (row.d_biased[k] == 0 && row.together[k] == 0 && row.alone[k] == 0) continue;
-      const double d = row.d_biased[k] * row.slope[k];
-      const double cast = square(noise_.cast) + square(noise_.entry * 1.5) + many +
-                          square(p_.turn_noise(false, head.b, j, noise_.unit));
-      const double a = square(row.alone[k] * row.slope[k]) +
-                       square(row.d_biased[k] * row.slope_noise[k]) + cast * d * d;
-      const double c = std::fabs(row.together[k] * row.slope[k]);
-      const bool other_axis = recipe_.results[0].transposed;
-      const double* x = keys + (other_axis ? head.rows[r] : j) * D;
-      const std::int64_t to = other_axis ? (j - head.rows[r]) * D : 0;
-      for (std::int64_t n = 0; n < D; ++n) {
-        value[to + n] += d * x[n];
-        alone[to + n] += a * x[n] * x[n];
-        together[to + n] += c * std::fabs(x[n]);
-      }
-    }
-  }
-}
-
-/// d_key[j] = Σ_i d_scaled·slope·query[i],  d_value[j] = Σ_i weights·d_output[i]
-void Backward::add_keys(const HeadTable& head, const HeadTable& first_head) {
-  const auto [B, H, G, T, S, D, E] = p_.shape;
-  const double* queries = p_.query.data() + (head.b * H + head.h) * T * D;
-  const double* flows = p_.dump.d_output.data() + (head.b * H + head.h) * T * E;
-  const auto key_at = key_head(head.h, recipe_.key_heads);
-  const auto value_at = key_head(head.h, recipe_.value_heads);
-  const std::int64_t key_heads = recipe_.key_heads == Gather::apart ? H : G;
-  const std::int64_t value_heads = recipe_.value_heads == Gather::apart ? H : G;
-  const std::int64_t each = H / G;
-  const double share = static_cast<double>(G) / static_cast<double>(H);
-  const double key_share = recipe_.key_heads == Gather::mean ? share : 1;
-  const double value_share = recipe_.value_heads == Gather::mean ? share : 1;
-  const double many =
-      square(noise_.unit) * static_cast<double>(T * each) + square(noise_.entry * 1.5);
-  const auto add = [&](Sums& sums, std::int64_t first, std::int64_t width, const double* x,
-                       double d, double a) {
-    double* value = sums.value.data() + first;
-    double* alone = sums.alone.data() + first;
-    for (std::int64_t n = 0; n < width; ++n) {
-      value[n] += d * x[n];
-      alone[n] += a * x[n] * x[n];
-    }
-  };
-  Row row;
-  for (std::size_t r = 0; r < head.rows.size(); ++r) {
-    const std::int64_t i = head.rows[r];
-    if (!recipe_.key_rows.has(i)) continue;
-    make_row(head, first_head, r, row);
-    const double turned = square(p_.turn_noise(true, head.b, i, noise_.unit));
-    for (std::size_t k = 0; k < head.keys.size(); ++k) {
-      if (!recipe_.written_keys.has(head.keys[k])) continue;
-      const auto slot = static_cast<std::int64_t>(k);
-      if (key_at && (row.d_biased[k] != 0 || row.alone[k] != 0)) {
-        const double d = row.d_biased[k] * row.slope[k] * key_share;
-        const double own = (square(row.alone[k]) + square(row.together[k])) * square(row.slope[k]);
-        const double bent = square(row.d_biased[k] * row.slope_noise[k]);
-        const double a =
-            (own + bent) * square(key_share) + (square(noise_.cast) + many + turned) * d * d;
-        const bool other = recipe_.results[1].transposed;
-        const std::int64_t to =
-            (head.b * key_heads + *key_at) * count(sample_.keys) + (other ? i : slot);
-        add(sums_[1], to * D, D, queries + (other ? slot : i) * D, d, a);
-      }
-      if (value_at && row.mixed[k] != 0) {
-        const double w = row.mixed[k] * value_share;
-        const double a = square(row.mixed_noise[k] * value_share) + many * w * w;
-        const bool other = recipe_.results[2].transposed;
-        const std::int64_t to =
-            (head.b * value_heads + *value_at) * count(sample_.keys) + (other ? i : slot);
-        add(sums_[2], to * E, E, flows + (other ? slot : i) * E, w, a);
-      }
-    }
-  }
-}
-
-/// Where the head's share goes, if it is kept.
-std::optional<std::int64_t> Backward::key_head(std::int64_t h, Gather gather) const {
-  const std::int64_t each = p_.shape.H / p_.shape.G;
-  if (gather == Gather::apart) return h;
-  if (gather == Gather::tiled) return h % p_.shape.G;
-  if (gather == Gather::first && h % each != 0) return std::nullopt;
-  if (gather == Gather::last && h % each != each - 1) return std::nullopt;
-  return h / each;
 }
 
 }  // namespace attest::check::gradients

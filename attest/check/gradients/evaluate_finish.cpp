@@ -121,7 +121,7 @@ void Backward::add_shared(const Views& views) {
           together ? share * share_of(recipe_.bias_rows, head.rows[r], p_.shape.T) : share;
       if (part == 0 || !recipe_.written_rows.has(head.rows[r])) continue;
       make_row(head, first, r, row);
-      const std::int64_t slot = together ? 0 : static_cast<std::int64_t>(r);
+      const std::int64_t slot = together ? 0 : head.first_place + static_cast<std::int64_t>(r);
       for (std::size_t k = 0; k < head.keys.size(); ++k) {
         if (!recipe_.written_keys.has(head.keys[k])) continue;
         double factor = part;
@@ -176,7 +176,7 @@ void Backward::turn_rows(Cells& cells, GradientOf of) const {
   }
 }
 
-Cells Backward::cells_of(const Sums& sums, GradientOf of) const {
+Cells Backward::cells_of(const Totals& sums, GradientOf of) const {
   const ResultRecipe& result = recipe_.results[static_cast<std::size_t>(of)];
   const double factor = factor_of(p_, result, of);
   const auto [B, H, G, T, S, D, E] = p_.shape;
@@ -209,43 +209,68 @@ AllCells Backward::finish() {
   for (std::size_t n = 0; n < out.size(); ++n) {
     out[n] = cells_of(sums_[n], static_cast<GradientOf>(n));
   }
-  const auto [B, H, G, T, S, D, E] = p_.shape;
-  const std::int64_t heads[] = {H, recipe_.key_heads == Gather::apart ? H : G,
-                                recipe_.value_heads == Gather::apart ? H : G};
-  const std::int64_t rows[] = {T, S, S}, widths[] = {D, D, E};
-  for (std::size_t n = 0; n < 3; ++n) {
-    const ResultRecipe& result = recipe_.results[n];
-    lay_out(out[n], result.layout, heads[n], rows[n], widths[n]);
-    if (result.batches_pile_up) pile_up(out[n], B);
-  }
-  const AllCells before = out;
-  for (std::size_t n = 0; n < 3; ++n) {
-    if (const auto& from = recipe_.results[n].taken_from) out[n] = before[at_index(*from)];
-  }
+  mislay(p_.shape, sample_, recipe_, out);
   return out;
+}
+
+void mislay(const lab::AttentionShape& shape, const Sample& sample, const GradientRecipe& recipe,
+            AllCells& cells) {
+  const auto [B, H, G, T, S, D, E] = shape;
+  const std::int64_t heads[] = {H, recipe.key_heads == Gather::apart ? H : G,
+                                recipe.value_heads == Gather::apart ? H : G};
+  const std::int64_t rows[] = {count(sample.rows), count(sample.keys), count(sample.keys)};
+  const std::int64_t widths[] = {D, D, E};
+  for (std::size_t n = 0; n < 3; ++n) {
+    const ResultRecipe& result = recipe.results[n];
+    lay_out(cells[n], result.layout, heads[n], rows[n], widths[n]);
+    if (result.batches_pile_up) pile_up(cells[n], B);
+  }
+  const AllCells before = cells;
+  for (std::size_t n = 0; n < 3; ++n) {
+    if (const auto& from = recipe.results[n].taken_from) cells[n] = before[at_index(*from)];
+  }
+}
+
+bool only_mislays(GradientRecipe recipe) {
+  for (ResultRecipe& result : recipe.results) {
+    result.layout = Layout::right;
+    result.batches_pile_up = false;
+    result.taken_from.reset();
+  }
+  return recipe == GradientRecipe{};
 }
 
 std::optional<AllCells> evaluate(const Workspace& workspace, const GradientRecipe& recipe) {
   const Problem& p = workspace.problem;
-  const bool scalar_bias =
+  // One number for all queries and keys: no sample has it.
+  const bool whole_bias =
       p.dump.claim.call.bias && p.bias_extent(2) == 1 && p.shape.T != 1 && p.bias_extent(3) == 1;
   bool needs_all = recipe.rows == RowsTerm::again || recipe.empty == EmptyBack::uniform ||
-                   recipe.empty == EmptyBack::uniform_values || scalar_bias;
+                   recipe.empty == EmptyBack::uniform_values;
   for (const ResultRecipe& result : recipe.results) {
-    needs_all = needs_all || result.layout != Layout::right || result.transposed ||
-                result.batches_pile_up || result.taken_from;
+    needs_all = needs_all || result.layout == Layout::queries_before_heads || result.transposed;
+  }
+  for (const std::size_t query_or_key : {0U, 1U, 2U}) {
+    const auto& from = recipe.results[query_or_key].taken_from;
+    needs_all = needs_all || (from && (*from == 0) != (query_or_key == 0));
   }
   if (needs_all && !workspace.whole()) return std::nullopt;
   Backward back(p, workspace.noise, workspace.sample, recipe);
   const auto& by_keys = workspace.whole() ? workspace.row_tables : workspace.key_tables;
   for (std::size_t n = 0; n < workspace.row_tables.size(); ++n) {
     const std::size_t first = n - n % at_index(p.shape.H);
-    back.add_rows(workspace.row_tables[n], workspace.row_tables[first]);
-    back.add_keys(by_keys[n], by_keys[first]);
+    if (workspace.whole()) {
+      back.add(by_keys[n], by_keys[first], Backward::Sums::both);
+    } else {
+      back.add(workspace.row_tables[n], workspace.row_tables[first], Backward::Sums::over_keys);
+      back.add(by_keys[n], by_keys[first], Backward::Sums::over_rows);
+    }
     back.add_shared(
         {workspace.row_tables[n], by_keys[n], workspace.row_tables[first], by_keys[first]});
   }
-  return back.finish();
+  AllCells out = back.finish();
+  if (whole_bias && !workspace.whole()) out[3] = {};
+  return out;
 }
 
 Shape shape_of(const Problem& problem, const GradientRecipe& recipe, GradientOf of) {

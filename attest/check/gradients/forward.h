@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "attest/base/tensor.h"
@@ -83,10 +84,12 @@ struct RowFacts {
 /// Some rows of one query head, and some keys of each.
 struct HeadTable {
   std::int64_t b = 0, h = 0;
+  std::int64_t first_place = 0;      ///< of its rows among those that a sample has
   std::vector<std::int64_t> rows{};  ///< its queries
   std::vector<std::int64_t> keys{};  ///< its keys
   std::vector<RowFacts> facts{};     // [rows]
   std::vector<double> per_key{};     // [keys], Σ_i weights·d_weights
+  double rows_term_of_first = 0;     ///< that of query 0
 
   // [rows, keys] each
   std::vector<double> scaled{};          ///< before the softcap
@@ -101,11 +104,39 @@ struct HeadTable {
   [[nodiscard]] std::size_t at(std::size_t row, std::size_t key) const {
     return row * keys.size() + key;
   }
+  /// Takes the rows of another table of the same keys behind its own, and its sums over queries.
+  void append(HeadTable part);
 };
 
-/// The whole head.
-[[nodiscard]] HeadTable forward(const Problem& problem, const Noise& noise, std::int64_t b,
-                                std::int64_t h);
+/// One head, some queries at a time: a table of T times S numbers is never needed at once.
+class HeadForward {
+ public:
+  HeadForward(const Problem& problem, const Noise& noise, std::int64_t b, std::int64_t h);
+
+  /// Queries begin to end − 1 with all keys. Sums over queries are over those that were asked for so far,
+  /// so ask for one run after the other.
+  [[nodiscard]] HeadTable run(std::int64_t begin, std::int64_t end);
+  [[nodiscard]] const std::vector<double>& per_key() const { return per_key_; }
+
+ private:
+  void scores(HeadTable& table, std::size_t r);
+  void softmax(HeadTable& table, std::size_t r);
+  void backwards(HeadTable& table, std::size_t r);
+  void measure_turns();
+  [[nodiscard]] double turns(std::int64_t i, std::int64_t j) const;
+
+  const Problem& p_;
+  const Noise& noise_;
+  std::int64_t b_, h_;
+  const double *query_, *key_, *value_, *d_output_;
+  std::vector<double> keys_across_, values_across_;  // [D, S], [E, S]
+  std::vector<double> dots_, squares_;               // [S], of one row
+  std::vector<double> score_noise_;                  // [S]
+  std::vector<double> output_;                       // [E]
+  std::vector<double> per_key_;                      // [S]
+  double rows_term_of_first_ = 0;
+  std::vector<std::pair<double, double>> turns_{};  // [T + S], norms and relative noise
+};
 
 /// The rows and keys at these places of a table.
 [[nodiscard]] HeadTable part_of(const HeadTable& table, std::span<const std::int64_t> rows,

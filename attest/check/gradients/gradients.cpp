@@ -10,6 +10,7 @@
 #include "attest/check/at_index.h"
 #include "attest/check/engine_bound.h"
 #include "attest/check/gradients/judge.h"
+#include "attest/check/gradients/sample.h"
 #include "attest/check/gradients/search.h"
 
 namespace attest::check {
@@ -84,14 +85,10 @@ struct Expected {
   bool exact = false;
 };
 
-double products(const Problem& p) {
-  const auto [B, H, G, T, S, D, E] = p.shape;
-  return static_cast<double>(B * H * T) * static_cast<double>(S * (2 * D + 3 * E));
-}
 /// Calls that the exact tier does in about a second.
-bool small(const Problem& p) { return products(p) < 2e7; }
+bool small(const Problem& p) { return products_of(p) < 2e7; }
 /// Calls of which every recipe is evaluated whole.
-bool tiny(const Problem& p) { return products(p) < 1e6; }
+bool tiny(const Problem& p) { return products_of(p) < 1e6; }
 
 class Diagnosing {
  public:
@@ -238,16 +235,19 @@ class Diagnosing {
   void decide() {
     if (std::ranges::none_of(wrong_, [](bool each) { return each; })) return clear();
     const Wanted wanted{.problem = problem_,
+                        .right = right_,
                         .wrong = wrong_,
                         .noise = noise_,
                         .most_mistakes = options_.most_mistakes,
                         .progress = options_.progress};
-    Found found = search(wanted, tiny(problem_) ? everything(problem_.shape) : sample());
+    Found found = search(
+        wanted, tiny(problem_) ? everything(problem_.shape) : telling_sample(problem_, right_));
     out_.explanations = std::move(found.explanations);
     out_.nearest = std::move(found.nearest);
     out_.tried = found.tried;
     out_.sampled = found.sampled;
     out_.would_decide = std::move(found.would_decide);
+    for (std::string& remark : found.remarks) out_.remarks.push_back(std::move(remark));
     if (out_.explanations.size() > 1) out_.margin = out_.explanations[1].apart;
     if (!out_.explanations.empty()) {
       out_.judgement =
@@ -268,38 +268,6 @@ class Diagnosing {
     if (!tiny(problem_)) return;
     const auto unseen = invisible(problem_, noise_);
     if (!unseen.empty()) out_.explanations.push_back({.same = unseen});
-  }
-
-  /// Of a large call: the queries and keys that are most wrong, and some that lie about.
-  [[nodiscard]] Sample sample() const {
-    return {worst({GradientOf::query}, problem_.shape.T),
-            worst({GradientOf::key, GradientOf::value}, problem_.shape.S)};
-  }
-
-  [[nodiscard]] std::vector<std::int64_t> worst(std::initializer_list<GradientOf> of,
-                                                std::int64_t length) const {
-    std::vector<double> by_place(at_index(length), 0);
-    for (const ObservedGradient& found : dump_.gradients) {
-      const Cells& cells = right_[static_cast<std::size_t>(found.of)];
-      if (std::ranges::find(of, found.of) == of.end()) continue;
-      if (found.values.size() != cells.value.size()) continue;
-      const std::int64_t width = found.values.extent(3);
-      for (std::size_t n = 0; n < cells.value.size(); ++n) {
-        double& place = by_place[n / at_index(width) % at_index(length)];
-        place = std::max(place, used(found.values.elements()[n], cells.value[n], cells.noise[n]));
-      }
-    }
-    std::vector<std::int64_t> order(at_index(length));
-    for (std::size_t n = 0; n < order.size(); ++n) order[n] = static_cast<std::int64_t>(n);
-    std::ranges::stable_sort(order, std::greater<>{},
-                             [&](std::int64_t n) { return by_place[at_index(n)]; });
-    order.resize(std::min<std::size_t>(4, order.size()));
-    for (const std::int64_t n : {std::int64_t{0}, length / 3, 2 * length / 3, length - 1}) {
-      order.push_back(n);
-    }
-    std::ranges::sort(order);
-    order.erase(std::unique(order.begin(), order.end()), order.end());
-    return order;
   }
 
   const GradientDump& dump_;

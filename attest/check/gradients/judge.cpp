@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -22,16 +24,68 @@ int threads_for(const Problem& problem) {
   return static_cast<double>(B * H * T) * static_cast<double>(S * (D + E)) < 1e6 ? 1 : 0;
 }
 
-/// The tables of the heads of some groups.
-std::vector<HeadTable> tables_of(const Problem& problem, const Noise& noise, std::int64_t first,
-                                 std::int64_t heads, ThreadPool& pool) {
-  std::vector<HeadTable> out(at_index(heads));
-  pool.run(heads, [&](std::int64_t n) {
-    const std::int64_t head = first + n;
-    out[at_index(n)] = forward(problem, noise, head / problem.shape.H, head % problem.shape.H);
-  });
-  return out;
-}
+constexpr std::int64_t rows_at_once = 32;  // of each head that is worked on: tables of 32·S numbers
+
+/// Some heads that are worked on together, run of queries after run.
+class Heads {
+ public:
+  Heads(const Problem& problem, const Noise& noise, std::int64_t first, std::int64_t heads,
+        ThreadPool& pool)
+      : problem_(problem), pool_(pool), forwards_(at_index(heads)) {
+    pool.run(heads, [&](std::int64_t n) {
+      const std::int64_t head = first + n;
+      forwards_[at_index(n)].emplace(problem, noise, head / problem.shape.H,
+                                     head % problem.shape.H);
+    });
+  }
+
+  /// f(tables), for each run of queries.
+  template <class F>
+  void each_run(F f) {
+    std::vector<HeadTable> tables(forwards_.size());
+    const std::int64_t T = problem_.shape.T;
+    for (std::int64_t begin = 0; begin < T; begin += rows_at_once) {
+      pool_.run(static_cast<std::int64_t>(tables.size()), [&](std::int64_t n) {
+        tables[at_index(n)] = forwards_[at_index(n)]->run(begin, std::min(T, begin + rows_at_once));
+      });
+      f(tables);
+    }
+  }
+  [[nodiscard]] const std::vector<double>& per_key(std::size_t n) const {
+    return forwards_[n]->per_key();
+  }
+
+ private:
+  const Problem& problem_;
+  ThreadPool& pool_;
+  std::vector<std::optional<HeadForward>> forwards_;
+};
+
+/// Head 0 of the batch that heads are of, run after run: recipes read it by mistake.
+class FirstHeads {
+ public:
+  explicit FirstHeads(const Sample& all) : all_(all) {}
+  /// Beside each table, that of head 0. Tables come in the order of their heads.
+  std::vector<const HeadTable*> beside(const std::vector<HeadTable>& tables) {
+    held_.clear();
+    std::vector<const HeadTable*> out;
+    for (const HeadTable& table : tables) {
+      auto& kept = of_run_[table.first_place];
+      if (table.h == 0 || !kept) {
+        const auto rows = std::span(all_.rows).first(table.rows.size());
+        kept = std::make_shared<const HeadTable>(part_of(table, rows, {}));
+      }
+      held_.push_back(kept);
+      out.push_back(kept.get());
+    }
+    return out;
+  }
+
+ private:
+  const Sample& all_;
+  std::map<std::int64_t, std::shared_ptr<const HeadTable>> of_run_;
+  std::vector<std::shared_ptr<const HeadTable>> held_;
+};
 
 }  // namespace
 
@@ -40,28 +94,32 @@ AllCells whole_pass(const Problem& problem, const Noise& noise, const GradientRe
   const Sample all = everything(problem.shape);
   Backward back(problem, noise, all, recipe);
   ThreadPool pool(threads_for(problem));
+  FirstHeads first_heads(all);
   const std::int64_t groups = problem.shape.B * problem.shape.G;
   const std::int64_t each = problem.shape.H / problem.shape.G;
-  HeadTable first_head;
   for (std::int64_t done = 0; done < groups;) {
     const std::int64_t now = std::min<std::int64_t>(pool.threads(), groups - done);
-    const std::int64_t head = done * each;
-    const auto tables = tables_of(problem, noise, head, now * each, pool);
-    // Head 0 of a batch is kept for recipes that read it by mistake.
-    std::vector<HeadTable> firsts;
-    for (const HeadTable& table : tables) {
-      if (table.h == 0) first_head = part_of(table, all.rows, {});
-      firsts.push_back(first_head);
+    std::vector<std::vector<double>> per_key(at_index(now * each));
+    if (recipe.rows == RowsTerm::per_key) {  // sums over all queries, before the first is taken
+      Heads before(problem, noise, done * each, now * each, pool);
+      before.each_run([](const auto&) {});
+      for (std::size_t n = 0; n < per_key.size(); ++n) per_key[n] = before.per_key(n);
     }
-    pool.run(now, [&](std::int64_t g) {
-      for (std::int64_t n = g * each; n < (g + 1) * each; ++n) {
-        back.add_rows(tables[at_index(n)], firsts[at_index(n)]);
-        back.add_keys(tables[at_index(n)], firsts[at_index(n)]);
+    Heads heads(problem, noise, done * each, now * each, pool);
+    heads.each_run([&](std::vector<HeadTable>& tables) {
+      for (std::size_t n = 0; n < tables.size(); ++n) {
+        if (!per_key[n].empty()) tables[n].per_key = per_key[n];
+      }
+      const auto firsts = first_heads.beside(tables);
+      pool.run(now, [&](std::int64_t g) {
+        for (std::int64_t n = g * each; n < (g + 1) * each; ++n) {
+          back.add(tables[at_index(n)], *firsts[at_index(n)], Backward::Sums::both);
+        }
+      });
+      for (std::size_t n = 0; n < tables.size(); ++n) {
+        back.add_shared({tables[n], tables[n], *firsts[n], *firsts[n]});
       }
     });
-    for (std::size_t n = 0; n < tables.size(); ++n) {
-      back.add_shared({tables[n], tables[n], firsts[n], firsts[n]});
-    }
     done += now;
     if (progress) progress(static_cast<double>(done) / static_cast<double>(groups));
   }
@@ -74,16 +132,27 @@ Workspace make_workspace(const Problem& problem, const Noise& noise, const Sampl
   const bool whole = sample.rows == all.rows && sample.keys == all.keys;
   ThreadPool pool(threads_for(problem));
   const std::int64_t heads = problem.shape.B * problem.shape.H;
+  out.row_tables.resize(at_index(heads));
+  if (!whole) out.key_tables.resize(at_index(heads));
   for (std::int64_t done = 0; done < heads;) {
     const std::int64_t now = std::min<std::int64_t>(pool.threads(), heads - done);
-    for (HeadTable& table : tables_of(problem, noise, done, now, pool)) {
-      if (!whole) {
-        out.row_tables.push_back(part_of(table, sample.rows, all.keys));
-        out.key_tables.push_back(part_of(table, all.rows, sample.keys));
-      } else {
-        out.row_tables.push_back(std::move(table));
-      }
-    }
+    Heads some(problem, noise, done, now, pool);
+    some.each_run([&](std::vector<HeadTable>& tables) {
+      pool.run(now, [&](std::int64_t n) {
+        HeadTable& table = tables[at_index(n)];
+        HeadTable& rows = out.row_tables[at_index(done + n)];
+        if (whole) return rows.append(std::move(table));
+        std::vector<std::int64_t> places;
+        for (const std::int64_t i : sample.rows) {
+          const std::int64_t place = i - table.first_place;
+          if (place >= 0 && place < static_cast<std::int64_t>(table.rows.size()))
+            places.push_back(place);
+        }
+        const auto every = std::span(all.rows).first(table.rows.size());
+        rows.append(part_of(table, places, all.keys));
+        out.key_tables[at_index(done + n)].append(part_of(table, every, sample.keys));
+      });
+    });
     done += now;
   }
   return out;

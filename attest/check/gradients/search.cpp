@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "attest/base/text.h"
+#include "attest/base/threads.h"
+#include "attest/check/gradients/sample.h"
 
 namespace attest::check::gradients {
 namespace {
@@ -25,22 +28,40 @@ class Search {
   Search(const Wanted& wanted, const Sample& sample)
       : wanted_(wanted),
         dump_(wanted.problem.dump),
-        workspace_(make_workspace(wanted.problem, wanted.noise, sample)) {}
+        workspace_(make_workspace(wanted.problem, wanted.noise, sample)),
+        few_(few_cells(workspace_)),
+        all_(everything(wanted.problem.shape)),
+        pool_(workspace_.whole() ? 1 : 0),
+        passes_left_(most_whole_passes(wanted.problem)) {}
 
   Found run() {
     singles_ = singles(dump_.claim, labels_);
     add_factors();
     score_singles();
-    std::optional<Cover> best = cover();
-    if ((!best || best->parts.size() > 1 || best->cost > 1) && wanted_.most_mistakes > 1) {
+    std::optional<Cover> best = confirmed();
+    if (!simple(best) && !workspace_.whole()) {
+      score_mislaid();
+      best = confirmed();
+    }
+    if (!simple(best) && !workspace_.whole()) {
+      score_whole();
+      best = confirmed();
+    }
+    if (!simple(best) && wanted_.most_mistakes > 1) {
       score_pairs();
-      best = cover();
+      best = confirmed();
     }
     out_.sampled = !workspace_.whole();
     if (best) {
       explain(*best);
     } else {
       nearest();
+    }
+    if (unconfirmed_ > 0) {
+      out_.remarks.push_back(
+          sentence(unconfirmed_,
+                   " more would fit the queries and keys that were looked at first; a call of "
+                   "this size has no time for them"));
     }
     return std::move(out_);
   }
@@ -49,6 +70,7 @@ class Search {
   struct Item {
     const Suspect* suspect = nullptr;
     Fit fit{};
+    bool of_all = false;  ///< `fit` is that of the whole call
   };
   struct Cover {
     std::vector<std::pair<const Item*, std::vector<std::size_t>>>
@@ -88,11 +110,91 @@ class Search {
     }
   }
 
+  /// One mistake, or one for each gradient, seen on everything: no pair need be looked for.
+  [[nodiscard]] static bool simple(const std::optional<Cover>& best) {
+    return best && best->parts.size() == 1 && best->cost == 1;
+  }
+
   void score_singles() {
+    std::vector<std::optional<Fit>> fits(singles_.size());
+    const auto block = static_cast<std::size_t>(4 * pool_.threads());
+    for (std::size_t first = 0; first < singles_.size(); first += block) {
+      progress("single mistakes",
+               static_cast<double>(first) / static_cast<double>(singles_.size()));
+      const std::size_t now = std::min(block, singles_.size() - first);
+      pool_.run(static_cast<std::int64_t>(now), [&](std::int64_t n) {
+        const std::size_t at = first + static_cast<std::size_t>(n);
+        fits[at] = fit_on(workspace_, singles_[at]);
+      });
+    }
+    out_.tried += count(singles_);
     for (std::size_t n = 0; n < singles_.size(); ++n) {
-      progress("single mistakes", static_cast<double>(n) / static_cast<double>(singles_.size()));
-      if (auto fit = fit_on(workspace_, singles_[n]))
-        items_.push_back({&singles_[n], std::move(*fit)});
+      if (fits[n]) {
+        items_.push_back({&singles_[n], std::move(*fits[n]), workspace_.whole()});
+      } else {
+        without_sample_.push_back(&singles_[n]);
+      }
+    }
+  }
+
+  /// Of a sample: right results in the wrong place need no pass of their own.
+  void score_mislaid() {
+    std::erase_if(without_sample_, [&](const Suspect* suspect) {
+      if (!only_mislays(suspect->recipe)) return false;
+      AllCells cells = wanted_.right;
+      mislay(wanted_.problem.shape, all_, suspect->recipe, cells);
+      items_.push_back({suspect, fit_of(wanted_, all_, *suspect, cells), true});
+      return true;
+    });
+  }
+
+  /// Of a sample: what needs whole tables, as far as there is time.
+  void score_whole() {
+    for (const Suspect* suspect : without_sample_) {
+      progress("mistakes of whole tables", 0);
+      if (passes_left_ <=
+          most_whole_passes(wanted_.problem) / 2) {  // the rest is to confirm others
+        ++unconfirmed_;
+        continue;
+      }
+      if (auto fit = fit_of_all(*suspect)) items_.push_back({suspect, std::move(*fit), true});
+    }
+    without_sample_.clear();
+  }
+
+  /// Nothing if there is no time left.
+  std::optional<Fit> fit_of_all(const Suspect& suspect) {
+    if (passes_left_ == 0) {
+      ++unconfirmed_;
+      return std::nullopt;
+    }
+    --passes_left_;
+    const AllCells cells = whole_pass(wanted_.problem, wanted_.noise, suspect.recipe);
+    return fit_of(wanted_, all_, suspect, cells);
+  }
+
+  /// Puts the whole call's fit in the place of the sample's.
+  void confirm(Item& item) {
+    if (item.of_all) return;
+    item.of_all = true;
+    if (auto fit = fit_of_all(*item.suspect)) {
+      item.fit = std::move(*fit);
+    } else {
+      item.fit.fits.assign(item.fit.fits.size(), false);
+    }
+  }
+
+  /// The best cover that holds on the whole call.
+  std::optional<Cover> confirmed() {
+    for (;;) {
+      std::optional<Cover> best = cover();
+      bool held = true;
+      for (std::size_t part = 0; best && part < best->parts.size(); ++part) {
+        Item& item = items_[static_cast<std::size_t>(best->parts[part].first - items_.data())];
+        held = held && item.of_all;
+        confirm(item);
+      }
+      if (held) return best;
     }
   }
 
@@ -165,17 +267,36 @@ class Search {
   void score_pairs() {
     std::vector<const Suspect*> ranked;
     for (const Item* item : by_merit()) ranked.push_back(item->suspect);
-    const Workspace few = few_cells();
-    const std::size_t most = most_paired(few);
+    const std::size_t most = most_paired(few_);
     if (ranked.size() > most) ranked.resize(most);
     for (std::size_t b = 1; b < ranked.size(); ++b) {
       progress("pairs of mistakes", static_cast<double>(b) / static_cast<double>(ranked.size()));
+      std::vector<Suspect> both;
       for (std::size_t a = 0; a < b; ++a) {
-        const auto one = together(*ranked[a], *ranked[b]);
-        const auto other = together(*ranked[b], *ranked[a]);
-        if (one) score_pair(few, *one);
-        if (other && (!one || !(other->recipe == one->recipe))) score_pair(few, *other);
+        auto one = together(*ranked[a], *ranked[b]);
+        auto other = together(*ranked[b], *ranked[a]);
+        if (other && one && other->recipe == one->recipe) other.reset();
+        if (one) both.push_back(*std::move(one));
+        if (other) both.push_back(*std::move(other));
       }
+      score(both);
+    }
+  }
+
+  /// Keeps the pairs that explain something, on the few cells and then on the sample.
+  void score(const std::vector<Suspect>& both) {
+    std::vector<std::optional<Fit>> fits(both.size());
+    pool_.run(count(both), [&](std::int64_t n) {
+      const Suspect& pair = both[static_cast<std::size_t>(n)];
+      const auto some = fit_on(few_, pair);
+      if (some && !explains_something(*some)) return;
+      fits[static_cast<std::size_t>(n)] = fit_on(workspace_, pair);
+    });
+    out_.tried += count(both);
+    for (std::size_t n = 0; n < both.size(); ++n) {
+      if (!fits[n] || !explains_something(*fits[n])) continue;
+      pairs_.push_back(std::make_unique<Suspect>(both[n]));
+      items_.push_back({pairs_.back().get(), std::move(*fits[n]), workspace_.whole()});
     }
   }
 
@@ -210,18 +331,9 @@ class Search {
     return both;
   }
 
-  void score_pair(const Workspace& few, const Suspect& both) {
-    const auto some = fit_on(few, both);
-    if (some && !explains_something(*some)) return;
-    auto fit = fit_on(workspace_, both);
-    if (!fit || !explains_something(*fit)) return;
-    pairs_.push_back(std::make_unique<Suspect>(both));
-    items_.push_back({pairs_.back().get(), std::move(*fit)});
-  }
-
   /// Nothing if the workspace lacks what the recipe needs.
-  std::optional<Fit> fit_on(const Workspace& workspace, const Suspect& suspect) {
-    ++out_.tried;
+  [[nodiscard]] std::optional<Fit> fit_on(const Workspace& workspace,
+                                          const Suspect& suspect) const {
     const auto cells = evaluate(workspace, suspect.recipe);
     if (!cells) return std::nullopt;
     return fit_of(wanted_, workspace.sample, suspect, *cells);
@@ -232,44 +344,6 @@ class Search {
       if (wanted_.wrong[n] && fit.fits[n]) return true;
     }
     return false;
-  }
-
-  /// Three queries and two keys of each head.
-  [[nodiscard]] Workspace few_cells() const {
-    const Sample& sample = workspace_.sample;
-    const auto pick = [](std::int64_t length, std::initializer_list<std::int64_t> at) {
-      std::vector<std::int64_t> out;
-      for (const std::int64_t n : at) {
-        if (n < length && (out.empty() || n > out.back())) out.push_back(n);
-      }
-      return out;
-    };
-    const std::int64_t rows = count(sample.rows), keys = count(sample.keys);
-    const auto row_places = pick(rows, {0, rows / 2, rows - 1});
-    const auto key_places = pick(keys, {0, keys / 3});
-    const Sample all = everything(wanted_.problem.shape);
-    Workspace out{.problem = wanted_.problem, .noise = wanted_.noise};
-    for (const std::int64_t n : row_places)
-      out.sample.rows.push_back(sample.rows[static_cast<std::size_t>(n)]);
-    for (const std::int64_t n : key_places)
-      out.sample.keys.push_back(sample.keys[static_cast<std::size_t>(n)]);
-    const auto& by_keys = workspace_.whole() ? workspace_.row_tables : workspace_.key_tables;
-    for (std::size_t n = 0; n < by_keys.size(); ++n) {
-      out.row_tables.push_back(part_of(workspace_.row_tables[n], row_places, all.keys));
-      out.key_tables.push_back(part_of(by_keys[n], all.rows, key_places));
-    }
-    return out;
-  }
-
-  /// So many singles are paired that the few cells of all pairs take about a second.
-  [[nodiscard]] std::size_t most_paired(const Workspace& few) const {
-    const auto [B, H, G, T, S, D, E] = wanted_.problem.shape;
-    const auto rows = static_cast<double>(few.sample.rows.size() * static_cast<std::size_t>(S));
-    const auto keys = static_cast<double>(few.sample.keys.size() * static_cast<std::size_t>(T));
-    const auto width = static_cast<double>(D + E);
-    const double cost =
-        static_cast<double>(B * H) * (rows * (40 + 3 * width) + keys * (40 + 2 * width));
-    return static_cast<std::size_t>(std::clamp(std::sqrt(8e9 / cost), 12.0, 1000.0));
   }
 
   void explain(const Cover& best) {
@@ -295,10 +369,14 @@ class Search {
   /// Others of as many mistakes that explain the same, and what would tell them from it.
   void add_same(const Item& best, const std::vector<std::size_t>& explained, Explanation& into) {
     const auto own = evaluate(workspace_, best.suspect->recipe);
-    for (const Item& item : items_) {
+    const auto explains = [&](const Item& item) {
+      return best.fit.all() ? item.fit.all() : fits_all(item, explained);
+    };
+    for (Item& item : items_) {
       if (&item == &best || item.suspect->made.size() != best.suspect->made.size()) continue;
-      if (item.suspect->rounding != best.suspect->rounding) continue;
-      if (best.fit.all() ? !item.fit.all() : !fits_all(item, explained)) continue;
+      if (item.suspect->rounding != best.suspect->rounding || !explains(item)) continue;
+      confirm(item);
+      if (!explains(item)) continue;
       into.same.push_back(labels_of(item.suspect->made));
       const auto others = evaluate(workspace_, item.suspect->recipe);
       if (own && others) tell_apart(*own, *others, into.same.back());
@@ -365,19 +443,33 @@ class Search {
     if (next) out_.explanations.push_back(std::move(*next));
   }
 
+  /// What comes nearer than the claim, though it does not fit; else the claim.
   void nearest() {
-    const auto ranked = by_merit();
-    for (std::size_t n = 0; n < std::min<std::size_t>(3, ranked.size()); ++n) {
+    const auto distance_of = [](const Fit& fit) {
       double squares = 0;
-      for (const double x : ranked[n]->fit.distance) squares += x * x;
-      out_.nearest.push_back(
-          {.mistakes = ranked[n]->suspect->made, .distance = std::sqrt(squares)});
+      for (const double x : fit.distance) squares += x * x;
+      return std::sqrt(squares);
+    };
+    const auto claim = fit_on(workspace_, {});
+    const double least = claim ? distance_of(*claim) : std::numeric_limits<double>::infinity();
+    for (const Item* item : by_merit()) {
+      const double distance = distance_of(item->fit);
+      if (!(distance < 0.99 * least)) continue;
+      out_.nearest.push_back({.mistakes = item->suspect->made, .distance = distance});
+      if (out_.nearest.size() == 3) return;
     }
+    if (out_.nearest.empty()) out_.nearest.push_back({.distance = least});
   }
 
   const Wanted& wanted_;
   const GradientDump& dump_;
   Workspace workspace_;
+  Workspace few_;
+  Sample all_;
+  ThreadPool pool_;
+  int passes_left_;
+  std::int64_t unconfirmed_ = 0;
+  std::vector<const Suspect*> without_sample_{};
   std::vector<Suspect> singles_{};
   std::vector<std::vector<std::string>> labels_{};
   std::vector<std::unique_ptr<Suspect>> pairs_{};

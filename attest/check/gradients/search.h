@@ -15,6 +15,7 @@ namespace attest::check::gradients {
 /// What is looked for.
 struct Wanted {
   const Problem& problem;
+  const AllCells& right;      ///< of the whole call
   std::vector<bool> wrong{};  ///< for each of dump.gradients
   Noise noise{};
   std::int64_t most_mistakes = 3;
@@ -41,8 +42,9 @@ struct Found {
   std::vector<Explanation> nearest{};
   bool by_rounding = false;  ///< the best changes rounding alone
   std::int64_t tried = 0;
-  bool sampled = false;
+  bool sampled = false;  ///< it looked at some queries and keys first; what it names, it saw on all
   std::vector<std::string> would_decide{};
+  std::vector<std::string> remarks{};
 };
 
 /// Fit of what a recipe gives at the sample's cells.
@@ -54,7 +56,9 @@ struct Found {
 [[nodiscard]] std::vector<Suspect> singles(const Claim& claim,
                                            std::vector<std::vector<std::string>>& labels);
 
-/// Searches one mistake, then one for each gradient, then two together.
+/// Searches one mistake, then one for each gradient, then two together. Nothing is named that was seen to
+/// fit on a sample alone: it is evaluated on the whole call first, and so are others that fit as well.
+/// What no sample can show is tried on the whole call where nothing simple fits; not in pairs.
 [[nodiscard]] Found search(const Wanted& wanted, const Sample& sample);
 
 /// Labels of single mistakes that give right numbers on this input.

@@ -59,8 +59,9 @@ Fit fit_of(const Wanted& wanted, const Sample& sample, const Suspect& suspect,
   for (const ObservedGradient& found : problem.dump.gradients) {
     const auto of = static_cast<std::size_t>(found.of);
     Measure measured;
+    if (found.of == GradientOf::bias && cells[of].value.empty()) measured = {0, true};
     const auto& rounded = suspect.recipe.results[of].rounded;
-    if (found.values.shape() == shape_of(problem, suspect.recipe, found.of) &&
+    if (!measured.fits && found.values.shape() == shape_of(problem, suspect.recipe, found.of) &&
         (!rounded || all_of_type(found, *rounded))) {
       const auto at = places(problem, sample, suspect.recipe, found.of);
       measured = measure(found, at, cells[of], suspect.rounds);
