@@ -160,13 +160,7 @@ int check_dump(const CheckOptions& o) {
   if (!loaded) return fail(in_words_of_options(loaded.failure()));
   if (!loaded->dump.stages.empty()) leave_out_sums(loaded->dump, loaded->remarks);
   for (const std::string& remark : loaded->remarks) note(remark);
-  if (!loaded->claimed && !loaded->gradients) return check_without_claim(*loaded, o);
-  if (!loaded->claimed) {
-    return fail(
-        {ErrorKind::value, "missing-claim",
-         "[check] gradients are judged against a claim: say what is meant, --causal none if "
-         "it is plain attention"});
-  }
+  if (!loaded->claimed) return check_without_claim(*loaded, o);
   auto diagnosis = diagnosed(*loaded, o.most_mistakes.value_or(3));
   if (!diagnosis) return fail(in_words_of_options(diagnosis.failure()));
   consider_packed(o.dump, *loaded, *diagnosis);

@@ -182,7 +182,6 @@ class DumpLoader {
         std::copy_n(after.data() + row * second, second, to + first);
       }
       if (past == past_key) past_ = a[2];
-      joined_ = true;
       canonical_[fresh] = std::move(joined);
     }
     if (canonical_[past_key].has_value() != canonical_[past_value].has_value() && canonical_[key] &&
@@ -338,9 +337,6 @@ class DumpLoader {
   }
 
   Result<void> place_backward() {
-    if (!gradients_.gradients.empty() && joined_) {
-      return bad("not-used", "gradients of cached keys are not judged: give key and value whole");
-    }
     auto gradients = place_gradients(std::move(gradients_), out_.dump.claim, layout_, out_.remarks);
     if (!gradients) return gradients.failure();
     out_.gradients = *std::move(gradients);
@@ -410,7 +406,6 @@ class DumpLoader {
   RopeTables rope_tables_;
   FoundGradients gradients_;
   std::int64_t past_ = 0;
-  bool joined_ = false;
   LoadedDump out_;
 };
 

@@ -57,6 +57,50 @@ void append(std::vector<T>& to, std::vector<T>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+/// The tables of both, and the explanation of what went wrong first.
+check::Diagnosis joined(check::Diagnosis forward, check::Diagnosis backward) {
+  const bool forward_first = !is_right(forward.judgement) || is_right(backward.judgement);
+  check::Diagnosis& first = forward_first ? forward : backward;
+  check::Diagnosis& other = forward_first ? backward : forward;
+  if (!is_right(other.judgement)) {
+    std::string names;
+    if (!other.explanations.empty()) {
+      for (const check::Made& made : other.explanations[0].mistakes) names += " " + made.label();
+    }
+    first.remarks.push_back(sentence("the gradients are ", check::name_of(other.judgement),
+                                     names.empty() ? "" : ":", names));
+  }
+  append(forward.stages, backward.stages);
+  if (!forward_first) std::swap(first.stages, other.stages);
+  append(first.remarks, other.remarks);
+  first.tried += other.tried;
+  return std::move(first);
+}
+
+/// Cached keys come first. A gradient of the new keys alone is put behind them.
+void behind_the_cache(check::ObservedGradient& found, const check::Claim& claim,
+                      std::vector<std::string>& remarks) {
+  const bool of_keys = found.of == GradientOf::key || found.of == GradientOf::value;
+  if (!of_keys || claim.past == 0) return;
+  const Shape shape = found.values.shape();
+  const std::int64_t S = claim.shape.S, fresh = S - claim.past;
+  if (shape[2] == S) {
+    remarks.push_back(
+        sentence(found.name, " has all ", S, " keys, the ", claim.past, " cached ones first"));
+  }
+  if (shape[2] != fresh || fresh == 0) return;
+  Tensor<double> whole({shape[0], shape[1], S, shape[3]});
+  const std::int64_t width = shape[3];
+  for (std::int64_t row = 0; row < shape[0] * shape[1]; ++row) {
+    std::copy_n(found.values.data() + row * fresh * width, fresh * width,
+                whole.data() + (row * S + claim.past) * width);
+  }
+  found.values = std::move(whole);
+  found.first_key = claim.past;
+  remarks.push_back(sentence(found.name, " has ", fresh, " keys: the new ones, behind ", claim.past,
+                             " cached ones"));
+}
+
 }  // namespace
 
 Result<FoundGradients> find_gradients(Sources& sources) {
@@ -119,27 +163,20 @@ Result<std::optional<check::GradientDump>> place_gradients(FoundGradients found,
     auto numbers = placed_gradient(each, layout);
     if (!numbers) return numbers.failure();
     out.gradients.push_back({each.of, *std::move(numbers), dtype, one_line(each.name)});
+    behind_the_cache(out.gradients.back(), claim, remarks);
   }
   return std::optional(std::move(out));
 }
 
-check::Diagnosis joined(check::Diagnosis forward, check::Diagnosis backward) {
-  const bool forward_first = !is_right(forward.judgement) || is_right(backward.judgement);
-  check::Diagnosis& first = forward_first ? forward : backward;
-  check::Diagnosis& other = forward_first ? backward : forward;
-  if (!is_right(other.judgement)) {
-    std::string names;
-    if (!other.explanations.empty()) {
-      for (const check::Made& made : other.explanations[0].mistakes) names += " " + made.label();
-    }
-    first.remarks.push_back(sentence("the gradients are ", check::name_of(other.judgement),
-                                     names.empty() ? "" : ":", names));
-  }
-  append(forward.stages, backward.stages);
-  if (!forward_first) std::swap(first.stages, other.stages);
-  append(first.remarks, other.remarks);
-  first.tried += other.tried;
-  return std::move(first);
+Result<check::Diagnosis> diagnose_both(const check::Dump& dump,
+                                       const std::optional<check::GradientDump>& gradients,
+                                       const check::DiagnoseOptions& options) {
+  if (!gradients) return check::diagnose(dump, options);
+  auto backward = check::diagnose_gradients(*gradients, options);
+  if (!backward || dump.stages.empty()) return backward;
+  auto forward = check::diagnose(dump, options);
+  if (!forward) return forward;
+  return joined(*std::move(forward), *std::move(backward));
 }
 
 }  // namespace attest::cli

@@ -25,13 +25,16 @@ struct FoundGradients {
 };
 [[nodiscard]] Result<FoundGradients> find_gradients(Sources& sources);
 
-/// Gradients of this claim: laid out as what they are the gradients of, `layout` being the inputs'.
-/// Nothing if there are none. Fails with missing-tensor, bad-output-shape, bad-rank.
+/// Gradients of this claim: laid out as what they are the gradients of, `layout` being the inputs'. Behind
+/// a cache those of key and value may be of all keys or of the new ones. Nothing if there are none. Fails with missing-tensor, bad-output-shape, bad-rank.
 [[nodiscard]] Result<std::optional<check::GradientDump>> place_gradients(
     FoundGradients found, const check::Claim& claim, const ChosenLayout& layout,
     std::vector<std::string>& remarks);
 
-/// One verdict of two: the tables of both, and the explanation of what went wrong first.
-[[nodiscard]] check::Diagnosis joined(check::Diagnosis forward, check::Diagnosis backward);
+/// One verdict on a dump's tables, if it has any, and its gradients, if it has any: the tables of both, and
+/// the explanation of what went wrong first.
+[[nodiscard]] Result<check::Diagnosis> diagnose_both(
+    const check::Dump& dump, const std::optional<check::GradientDump>& gradients,
+    const check::DiagnoseOptions& options);
 
 }  // namespace attest::cli

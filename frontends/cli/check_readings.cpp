@@ -8,6 +8,7 @@
 
 #include "attest/base/text.h"
 #include "attest/io/json.h"
+#include "frontends/cli/check_gradients.h"
 #include "frontends/cli/command.h"
 #include "frontends/cli/print.h"
 
@@ -102,10 +103,13 @@ class Comparison {
 
  private:
   void apply(const Change& change) {
-    AttentionCase& call = loaded_.dump.claim.call;
-    call.mask = change.mask;
-    call.empty_row = change.empty_row;
-    if (change.inverted != inverted_ && call.visible) invert(*call.visible);
+    const auto change_call = [&](AttentionCase& call) {
+      call.mask = change.mask;
+      call.empty_row = change.empty_row;
+      if (change.inverted != inverted_ && call.visible) invert(*call.visible);
+    };
+    change_call(loaded_.dump.claim.call);
+    if (loaded_.gradients) change_call(loaded_.gradients->claim.call);
     inverted_ = change.inverted;
   }
 
@@ -156,7 +160,7 @@ class Comparison {
     options.progress = [this](std::string_view doing, double fraction) {
       if (progress_) progress_(doing, part_ + share_ * fraction);
     };
-    return check::diagnose(loaded_.dump, options);
+    return diagnose_both(loaded_.dump, loaded_.gradients, options);
   }
 
   void keep(const Change& change, check::Diagnosis diagnosis) {

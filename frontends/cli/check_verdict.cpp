@@ -19,26 +19,28 @@ Exit exit_of(check::Judgement judgement) {
   return Exit::cannot_tell;
 }
 
+namespace {
+
+/// `progress` must outlive what it says.
+check::DiagnoseOptions options_for(const LoadedDump& loaded, std::int64_t most_mistakes,
+                                   CheckProgress& progress) {
+  return {.progress = progress.function(),
+          .most_mistakes = most_mistakes,
+          .of_probe = loaded.of_probe,
+          .precision_guessed = !loaded.precision_said};
+}
+
+}  // namespace
+
 Result<check::Diagnosis> diagnosed(const LoadedDump& loaded, const check::Dump& dump,
                                    std::int64_t most_mistakes) {
   CheckProgress progress("check");
-  return check::diagnose(dump, {.progress = progress.function(),
-                                .most_mistakes = most_mistakes,
-                                .of_probe = loaded.of_probe,
-                                .precision_guessed = !loaded.precision_said});
+  return check::diagnose(dump, options_for(loaded, most_mistakes, progress));
 }
 
 Result<check::Diagnosis> diagnosed(const LoadedDump& loaded, std::int64_t most_mistakes) {
-  if (!loaded.gradients) return diagnosed(loaded, loaded.dump, most_mistakes);
-  auto backward = [&] {
-    CheckProgress progress("check");
-    return check::diagnose_gradients(
-        *loaded.gradients, {.progress = progress.function(), .most_mistakes = most_mistakes});
-  }();
-  if (!backward || loaded.dump.stages.empty()) return backward;
-  auto forward = diagnosed(loaded, loaded.dump, most_mistakes);
-  if (!forward) return forward;
-  return joined(*std::move(forward), *std::move(backward));
+  CheckProgress progress("check");
+  return diagnose_both(loaded.dump, loaded.gradients, options_for(loaded, most_mistakes, progress));
 }
 
 }  // namespace attest::cli

@@ -76,8 +76,9 @@ void Backward::collect(const HeadTable& head, std::size_t r, const Row& row, Col
   const double share = static_cast<double>(G) / static_cast<double>(H);
   const double key_share = recipe_.key_heads == Gather::mean ? share : 1;
   const double value_share = recipe_.value_heads == Gather::mean ? share : 1;
+  const std::int64_t each = H / G;
   const double many =
-      square(noise_.unit) * static_cast<double>(T * (H / G)) + square(noise_.entry * 1.5);
+      square(noise_.unit) * static_cast<double>(T * each) + square(noise_.entry * 1.5);
   const double relative =
       square(noise_.cast) + many + square(p_.turn_noise(true, head.b, i, noise_.unit));
   const bool for_key = key_head(head.h, recipe_.key_heads).has_value();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,15 @@ struct ObservedGradient {
   Tensor<double> values{};
   DType dtype = DType::f32;  ///< that it was stored in
   std::string name{};        ///< its name in the file, for sentences
+  /// Of key and value: the first key that it was given for. Behind a cache that is often the first new
+  /// one. What `values` has for keys before it is not looked at.
+  std::int64_t first_key = 0;
+
+  [[nodiscard]] bool given(std::size_t place) const {
+    if (first_key == 0) return true;
+    const auto key = static_cast<std::int64_t>(place) / values.extent(3) % values.extent(2);
+    return key >= first_key;
+  }
 };
 
 /// Everything that a verdict on a backward pass is made of.
@@ -47,7 +57,8 @@ struct GradientDump {
 ///               A mistake explains a gradient if what it gives is within that; one that explains all of
 ///               them comes before others that explain one each.
 /// Edge cases    NaN patterns are compared before numbers; the gradients of a row that sees no key are
-///               zero, whatever the claim's EmptyRow but `error`. With RopeClaim, gradients are of query and
+///               zero, whatever the claim's EmptyRow but `error`. Cached keys are keys like others: the
+///               gradient of a cache is what d_key and d_value have for them. With RopeClaim, gradients are of query and
 ///               key as they were before the rotation. Gradients that are zero all over are `undecided`.
 /// Determinism   a function of its arguments; any number of threads.
 /// Fails         missing-tensor, shape-mismatch, and as lab::attention_backward.

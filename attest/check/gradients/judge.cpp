@@ -208,17 +208,18 @@ std::string formula_of(GradientOf of) {
   return "";
 }
 
-/// A set of indices in words: "only head 3", "from query 64 on", "queries 0 to 3"; "" if all.
-std::string in_words(const std::set<std::int64_t>& wrong, std::int64_t extent, const char* one,
-                     const char* many) {
-  if (count(wrong) == extent || wrong.empty()) return "";
+/// A set of indices in words: "only head 3", "from query 64 on", "queries 0 to 3"; "" if all that there
+/// are, from `least` on.
+std::string in_words(const std::set<std::int64_t>& wrong, std::int64_t least, std::int64_t extent,
+                     const char* one, const char* many) {
+  if (count(wrong) == extent - least || wrong.empty()) return "";
   const std::int64_t first = *wrong.begin(), last = *wrong.rbegin();
   if (wrong.size() == 1) {
     if (last == extent - 1 && extent > 2) return sentence("only the last ", one, " (", last, ")");
     return sentence("only ", one, " ", first);
   }
   if (last - first + 1 != count(wrong)) {
-    return sentence(wrong.size(), " of ", extent, " ", many);
+    return sentence(wrong.size(), " of ", extent - least, " ", many);
   }
   if (last == extent - 1) return sentence("from ", one, " ", first, " on");
   return sentence(many, " ", first, " to ", last);
@@ -230,7 +231,6 @@ StageJudgement judge(const ObservedGradient& found, std::span<const double> expe
                      std::span<const double> tolerance) {
   StageJudgement out{.name = found.name, .stage = std::string(name_of(found.of))};
   const auto numbers = found.values.elements();
-  out.compared = count(numbers);
   const std::int64_t width = found.values.rank() == 4 ? found.values.extent(3) : 1;
   if (found.of == GradientOf::query)
     out.rows.assign(numbers.size() / at_index(std::max<std::int64_t>(width, 1)), 0);
@@ -239,6 +239,8 @@ StageJudgement judge(const ObservedGradient& found, std::span<const double> expe
   };
   std::optional<std::size_t> first, worst;
   for (std::size_t n = 0; n < numbers.size(); ++n) {
+    if (!found.given(n)) continue;
+    ++out.compared;
     const double fraction = used(numbers[n], expected[n], tolerance[n]);
     if (std::isnan(numbers[n]) != std::isnan(expected[n])) ++out.nan_apart;
     const double apart = std::fabs(numbers[n] - expected[n]);
@@ -267,7 +269,7 @@ std::string where(const ObservedGradient& found, std::span<const double> expecte
   const Shape& shape = found.values.shape();
   std::vector<std::set<std::int64_t>> wrong(shape.size());
   for (std::size_t n = 0; n < numbers.size(); ++n) {
-    if (!(used(numbers[n], expected[n], tolerance[n]) > 1)) continue;
+    if (!found.given(n) || !(used(numbers[n], expected[n], tolerance[n]) > 1)) continue;
     auto flat = static_cast<std::int64_t>(n);
     for (std::size_t axis = shape.size(); axis-- > 0;) {
       wrong[axis].insert(flat % shape[axis]);
@@ -276,7 +278,8 @@ std::string where(const ObservedGradient& found, std::span<const double> expecte
   }
   std::string out;
   const auto say = [&](std::size_t axis, const char* one, const char* many) {
-    const std::string words = in_words(wrong[axis], shape[axis], one, many);
+    const std::string words =
+        in_words(wrong[axis], axis == 2 ? found.first_key : 0, shape[axis], one, many);
     if (!words.empty()) out += (out.empty() ? "" : ", ") + words;
   };
   if (shape.size() == 1) {

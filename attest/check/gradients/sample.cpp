@@ -23,6 +23,7 @@ std::vector<double> used_by_place(const Problem& problem, const AllCells& right,
     if (found.values.size() != cells.value.size()) continue;
     const auto width = at_index(found.values.extent(3));
     for (std::size_t n = 0; n < cells.value.size(); ++n) {
+      if (!found.given(n)) continue;
       double& place = out[n / width % at_index(length)];
       place = std::max(place, used(found.values.elements()[n], cells.value[n], cells.noise[n]));
     }

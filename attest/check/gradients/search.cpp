@@ -85,26 +85,10 @@ class Search {
 
   /// A gradient that is the right one times a number gets that number as a suspect.
   void add_factors() {
-    const auto right = evaluate(workspace_, {});
-    const GradientMistake* factor = nullptr;
-    for (const GradientMistake& entry : gradient_mistakes()) {
-      if (entry.mistake.name == "gradient.other_factor") factor = &entry;
-    }
-    for (std::size_t n = 0; right && factor != nullptr && n < dump_.gradients.size(); ++n) {
-      const ObservedGradient& found = dump_.gradients[n];
-      if (!wanted_.wrong[n] || found.values.shape() != shape_of(wanted_.problem, {}, found.of))
-        continue;
-      const Cells& cells = (*right)[static_cast<std::size_t>(found.of)];
-      const auto at = places(wanted_.problem, workspace_.sample, {}, found.of);
-      double across = 0, own = 0;
-      for (std::size_t m = 0; m < at.size(); ++m) {
-        across += found.values.elements()[at[m]] * cells.value[m];
-        own += cells.value[m] * cells.value[m];
-      }
-      const double value = across / own;
+    for (const double factor : factors_beside(wanted_, workspace_, {})) {
       Suspect suspect;
-      if (!std::isfinite(value) || !factor->make(suspect.recipe, dump_.claim, value)) continue;
-      suspect.made = {{&factor->mistake, value}};
+      if (!other_factor().make(suspect.recipe, dump_.claim, factor)) continue;
+      suspect.made = {{&other_factor().mistake, factor}};
       singles_.push_back(std::move(suspect));
       labels_.emplace_back();
     }
@@ -250,7 +234,7 @@ class Search {
   [[nodiscard]] static bool guessed(const Cover& cover) {
     return std::ranges::any_of(cover.parts, [](const auto& part) {
       return std::ranges::any_of(part.first->suspect->made, [](const Made& made) {
-        return made.mistake->name == "gradient.other_factor";
+        return made.mistake == &other_factor().mistake;
       });
     });
   }
@@ -269,6 +253,7 @@ class Search {
     for (const Item* item : by_merit()) ranked.push_back(item->suspect);
     const std::size_t most = most_paired(few_);
     if (ranked.size() > most) ranked.resize(most);
+    score_factors(ranked);
     for (std::size_t b = 1; b < ranked.size(); ++b) {
       progress("pairs of mistakes", static_cast<double>(b) / static_cast<double>(ranked.size()));
       std::vector<Suspect> both;
@@ -281,6 +266,26 @@ class Search {
       }
       score(both);
     }
+  }
+
+  /// Each with a number that everything is multiplied by besides: the one that fits a wrong gradient.
+  void score_factors(const std::vector<const Suspect*>& ranked) {
+    std::vector<std::vector<double>> factors(ranked.size());
+    pool_.run(count(ranked), [&](std::int64_t n) {
+      factors[static_cast<std::size_t>(n)] =
+          factors_beside(wanted_, workspace_, ranked[static_cast<std::size_t>(n)]->recipe);
+    });
+    std::vector<Suspect> both;
+    for (std::size_t n = 0; n < ranked.size(); ++n) {
+      if (ranked[n]->rounding || ranked[n]->made.front().mistake == &other_factor().mistake)
+        continue;
+      for (const double factor : factors[n]) {
+        if (auto one = together(*ranked[n], {.made = {{&other_factor().mistake, factor}}})) {
+          both.push_back(*std::move(one));
+        }
+      }
+    }
+    score(both);
   }
 
   /// Keeps the pairs that explain something, on the few cells and then on the sample.

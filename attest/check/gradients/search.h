@@ -51,6 +51,13 @@ struct Found {
 [[nodiscard]] Fit fit_of(const Wanted& wanted, const Sample& sample, const Suspect& suspect,
                          const AllCells& cells);
 
+/// The mistake that multiplies everything by a number that was fitted.
+[[nodiscard]] const GradientMistake& other_factor();
+
+/// What each wrong gradient would have to be multiplied by, to be what a recipe gives on a sample.
+[[nodiscard]] std::vector<double> factors_beside(const Wanted& wanted, const Workspace& workspace,
+                                                 const GradientRecipe& recipe);
+
 /// One mistake each, by number: every value that it is tried with, those of equal recipes once. `labels`
 /// takes the names of those that were left out, at the index of the one that was kept.
 [[nodiscard]] std::vector<Suspect> singles(const Claim& claim,

@@ -24,18 +24,20 @@ struct Measure {
 Measure measure(const ObservedGradient& found, std::span<const std::size_t> at, const Cells& cells,
                 bool rounding) {
   double squares = 0, worst = 0;
-  std::int64_t beyond = 0;
+  std::int64_t beyond = 0, compared = 0;
   for (std::size_t n = 0; n < at.size(); ++n) {
+    if (!found.given(at[n])) continue;
+    ++compared;
     const double deviation = used(found.values.elements()[at[n]], cells.value[n], cells.noise[n]);
     if (deviation == infinity) return {};
     squares += deviation * deviation;
     worst = std::max(worst, deviation);
     if (deviation > deviations) ++beyond;
   }
-  const double allowed = rounding ? turned_over * static_cast<double>(at.size()) : 0;
+  const double allowed = rounding ? turned_over * static_cast<double>(compared) : 0;
   const bool fits =
       static_cast<double>(beyond) <= allowed && (beyond == 0 || worst < turned_over_by);
-  return {at.empty() ? 0 : std::sqrt(squares / static_cast<double>(at.size())), fits};
+  return {compared == 0 ? 0 : std::sqrt(squares / static_cast<double>(compared)), fits};
 }
 
 /// Whether all numbers are of that 16-bit type: what was stored in it.
@@ -68,6 +70,36 @@ Fit fit_of(const Wanted& wanted, const Sample& sample, const Suspect& suspect,
     }
     out.distance.push_back(measured.distance);
     out.fits.push_back(measured.fits);
+  }
+  return out;
+}
+
+const GradientMistake& other_factor() {
+  const auto all = gradient_mistakes();
+  return *std::ranges::find_if(all, [](const GradientMistake& entry) {
+    return entry.mistake.name == "gradient.other_factor";
+  });
+}
+
+std::vector<double> factors_beside(const Wanted& wanted, const Workspace& workspace,
+                                   const GradientRecipe& recipe) {
+  std::vector<double> out;
+  const Problem& problem = wanted.problem;
+  const auto cells_of_all = evaluate(workspace, recipe);
+  for (std::size_t n = 0; cells_of_all && n < problem.dump.gradients.size(); ++n) {
+    const ObservedGradient& found = problem.dump.gradients[n];
+    const bool alike = found.values.shape() == shape_of(problem, recipe, found.of);
+    if (!wanted.wrong[n] || !alike) continue;
+    const Cells& cells = (*cells_of_all)[static_cast<std::size_t>(found.of)];
+    const auto at = places(problem, workspace.sample, recipe, found.of);
+    double across = 0, own = 0;
+    for (std::size_t m = 0; m < cells.value.size(); ++m) {
+      if (!found.given(at[m])) continue;
+      across += found.values.elements()[at[m]] * cells.value[m];
+      own += cells.value[m] * cells.value[m];
+    }
+    const double factor = across / own;
+    if (std::isfinite(factor) && factor != 0) out.push_back(factor);
   }
   return out;
 }
@@ -111,7 +143,7 @@ std::vector<std::string> invisible(const Problem& problem, const Noise& noise) {
       const auto &a = (*right)[of], &b = (*cells)[of];
       same = same && a.value.size() == b.value.size();
       for (std::size_t n = 0; same && n < a.value.size(); ++n) {
-        same = used(b.value[n], a.value[n], deviations * a.noise[n]) <= 1;
+        same = !found.given(n) || used(b.value[n], a.value[n], deviations * a.noise[n]) <= 1;
       }
     }
     if (same) out.push_back(suspect.made.front().label());
