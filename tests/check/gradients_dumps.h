@@ -73,7 +73,22 @@ inline GradientDump square_dump(std::uint64_t seed, DType type = DType::f32) {
   return out;
 }
 
-/// Rotary positions after a cache, groups of heads, own lengths.
+/// More keys than queries, causal from the upper left, key lengths of each batch; no row is empty.
+inline GradientDump corner_dump(std::uint64_t seed, DType type = DType::f32) {
+  Random random(seed, 10);
+  const std::int64_t B = 2, H = 2, T = random.between(5, 7), S = T + 3, D = random.between(3, 6);
+  GradientDump out;
+  AttentionCase& call = out.claim.call;
+  call.query = stored_numbers(random, {B, H, T, D}, type);
+  call.key = stored_numbers(random, {B, H, S, D}, type);
+  call.value = stored_numbers(random, {B, H, S, D + 1}, type);
+  out.d_output = stored_numbers(random, {B, H, T, D + 1}, type);
+  call.mask = Mask::causal_top_left();
+  call.mask.key_lengths = {T - 1, S};
+  return out;
+}
+
+/// Rotary positions after a cache, groups of heads.
 inline GradientDump rope_dump(std::uint64_t seed, DType type = DType::f32) {
   Random random(seed, 9);
   const std::int64_t B = 2, G = 2, H = 4, T = random.between(4, 6), past = 3, S = T + past;

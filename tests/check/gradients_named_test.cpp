@@ -20,7 +20,7 @@ using check::Diagnosis;
 using check::Judgement;
 
 using Kind = GradientDump (*)(std::uint64_t, DType);
-const Kind kinds[] = {wide_dump, square_dump, rope_dump};
+const Kind kinds[] = {wide_dump, square_dump, rope_dump, corner_dump};
 
 /// The names of an explanation: its own, and those that give the same numbers.
 bool names(const check::Explanation& explanation, const std::string& name) {
@@ -149,7 +149,7 @@ TEST(DiagnoseGradients, NamesPairs) {
   double slowest = 0;
   for (std::uint64_t seed = 1; seed <= draws(18, 120); ++seed) {
     Random random(seed, 3);
-    GradientDump dump = kinds[seed % 3](seed, DType::f32);
+    GradientDump dump = kinds[seed % std::size(kinds)](seed, DType::f32);
     const Made& a = made[static_cast<std::size_t>(
         random.between(0, static_cast<std::int64_t>(made.size()) - 1))];
     const Made& b = made[static_cast<std::size_t>(

@@ -19,7 +19,7 @@ using check::Judgement;
 using check::Precision;
 
 using Kind = GradientDump (*)(std::uint64_t, DType);
-const Kind kinds[] = {wide_dump, square_dump, rope_dump};
+const Kind kinds[] = {wide_dump, square_dump, rope_dump, corner_dump};
 
 /// The largest fraction of the tolerance that right gradients used, and how many there were.
 struct Used {

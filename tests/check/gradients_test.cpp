@@ -170,6 +170,18 @@ TEST(GradientMistakes, HaveNamesOfTheirOwnAndWords) {
   std::printf("%zu mistakes\n", names.size());
 }
 
+/// Of each the tests have code of their own, made from the formulas.
+TEST(GradientMistakes, AreMadeByTheTestsProgramToo) {
+  std::set<std::string> programs;
+  for (const Made& made : all_made()) {
+    EXPECT_TRUE(programs.insert(made.name).second) << made.name;
+  }
+  for (const check::GradientMistake& entry : check::gradient_mistakes()) {
+    EXPECT_EQ(programs.erase(std::string(entry.mistake.name)), 1U) << entry.mistake.name;
+  }
+  EXPECT_TRUE(programs.empty()) << *programs.begin();
+}
+
 GradientDump causal_dump(std::int64_t B, std::int64_t H, std::int64_t T, std::int64_t D) {
   GradientDump dump;
   Random random(5);

@@ -197,7 +197,10 @@ void Backward::make_row(const HeadTable& head, const HeadTable& first_head, std:
     row.together[k] = std::fabs(w) * term_noise + facts.common * std::fabs(d);
   }
   if (facts.sink_weight == 0 || recipe_.sink == SinkBack::zero) return;
-  const double sink_weight = recipe_.sink == SinkBack::unweighted ? 1 : facts.sink_weight;
+  double sink_weight = recipe_.sink == SinkBack::unweighted ? 1 : facts.sink_weight;
+  if (recipe_.score_weights == WeightsBack::unmasked) {
+    sink_weight *= std::exp(facts.log_sum_exp - facts.unmasked_log_sum_exp);
+  }
   const double sink_flow = recipe_.sink == SinkBack::without_flow ? 0 : flow;
   row.sink = sink_weight * (sink_flow - term);
   row.sink_noise = sink_weight * (facts.rows_term_noise +

@@ -179,8 +179,10 @@ void HeadForward::softmax(HeadTable& table, std::size_t r) {
   }
   row.empty = visible == 0;
   peak = std::max(peak, sink);
-  double sum = has_sink ? std::exp(sink - peak) : 0, open_sum = 0;
-  const bool open = visible == S && !has_sink;  // then both are one sum
+  open_peak = std::max(open_peak, sink);
+  double sum = has_sink ? std::exp(sink - peak) : 0;
+  double open_sum = has_sink ? std::exp(sink - open_peak) : 0;
+  const bool open = visible == S;  // then both are one sum
   for (std::size_t k = 0; k < S; ++k) {
     if (!open) open_sum += std::exp(biased[k] - open_peak);
     if (hidden[k] == 0) sum += std::exp(biased[k] - peak);
