@@ -91,35 +91,6 @@ void drop_row(const KeyPart<T, Stored>& part, const Modifiers<T>& modify, int r,
   }
 }
 
-/// Calls body with 4, 2 or 1 and the first row of as many, until all rows have had their turn.
-template <class Body>
-ATTEST_INLINE void for_rows(int rows, Body body) {
-  int r = 0;
-  for (; r + 4 <= rows; r += 4) body.template operator()<4>(r);
-  if (r + 2 <= rows) {
-    body.template operator()<2>(r);
-    r += 2;
-  }
-  if (r < rows) body.template operator()<1>(r);
-}
-
-/// Calls body with where in its group's part each register of row r lies: (column, place).
-template <class Body>
-ATTEST_INLINE void for_registers(int rows, int r, int columns, int step, Body body) {
-  const int row = static_cast<int>(decode_row(columns));
-  const int whole = rows / 4 * 4;
-  int first = r / 4 * 4;
-  int together = 4;
-  if (r >= whole) {
-    const bool pair = rows - whole >= 2 && r < whole + 2;
-    first = pair ? whole : r;
-    together = pair ? 2 : 1;
-  }
-  for (int column = 0; column < row; column += step) {
-    body(column, first * row + column * together + (r - first) * step);
-  }
-}
-
 /// The scores of `now` and the sums of `before`, of which either may be absent.
 template <class T, class Stored>
 void both_products(const DecodeRows<T, Stored>& rows, int count, const KeyPart<T, Stored>* now,
@@ -188,15 +159,6 @@ void mix_carefully(const DecodeRows<T, Stored>& rows, int count, const KeyPart<T
       mix_carefully(part, r, rows.output + place, column, rows.E);
     });
   }
-}
-
-/// Keys of a block: about 16 KiB of keys and as much of values, which the first level of cache holds.
-template <class Number>
-constexpr std::int64_t keys_of_block(std::int64_t columns) {
-  constexpr std::int64_t wanted = 16384 / static_cast<std::int64_t>(sizeof(Number));
-  std::int64_t keys = 16;
-  while (keys < decode_keys && keys * columns < wanted) keys *= 2;
-  return keys;
 }
 
 /// Rooms in the scratch memory, one behind the other.
