@@ -10,6 +10,7 @@
 
 #include "attest/check/block/block.h"
 #include "tests/check/block_dumps.h"
+#include "tests/support/draws.h"
 
 namespace attest::check {
 namespace {
@@ -52,19 +53,20 @@ Diagnosis diagnosed(const BlockDump& dump, std::int64_t most_mistakes = 1) {
 
 TEST(DiagnoseBlock, ClearsLargeWeights) {
   double used = 0, farthest = 0;
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  const std::uint64_t blocks = test::draws(200, 200);
+  for (std::uint64_t seed = 1; seed <= blocks; ++seed) {
     const Diagnosis found = diagnosed(output_of(gpt2_like(seed)));
     ASSERT_EQ(found.judgement, Judgement::right) << "seed " << seed;
     used = std::max(used, found.stages.at(0).used);
     farthest = std::max(farthest, found.explanations.front().distance);
   }
-  std::cout << "200 right float32 outputs: farthest " << farthest << " of noise, used " << used
-            << " of the tolerance\n";
+  std::cout << blocks << " right float32 outputs: farthest " << farthest << " of noise, used "
+            << used << " of the tolerance\n";
 }
 
 /// What a program makes of the same block that keeps its residual stream in bfloat16.
 TEST(DiagnoseBlock, ClearsLargeWeightsInBfloat16) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::draws(60, 60); ++seed) {
     const Gpt2Like block = gpt2_like(seed);
     BlockDump dump =
         test::dump_of(block.config, block.weights, block.x, {{"block.stream_bf16", 0}}, {"output"});
