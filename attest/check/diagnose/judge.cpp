@@ -244,6 +244,7 @@ std::optional<Judged> judge(const Dump& dump, const Recipe& recipe, const Noise&
       fits = false;
       return;
     }
+    evaluation->leave_out_hidden_scores();  // they are not compared
     const Range range = partition(rows, pieces, n);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       parts[at_index(n)].row(*evaluation, row, empty, hides);

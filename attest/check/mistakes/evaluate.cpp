@@ -347,6 +347,8 @@ std::optional<Evaluation> Evaluation::make(const Dump& dump, const Recipe& recip
   return Evaluation(std::move(state));
 }
 
+void Evaluation::leave_out_hidden_scores() { state_->scorer.leave_out_hidden(); }
+
 const StageRow& Evaluation::row(lab::RowPlace at) {
   State& state = *state_;
   const ScoringRecipe& recipe = state.scorer.recipe();

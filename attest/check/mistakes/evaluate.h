@@ -41,6 +41,10 @@ class Evaluation {
   Evaluation(Evaluation&&) noexcept;
   Evaluation& operator=(Evaluation&&) noexcept;
 
+  /// Scores of hidden keys are 0 in dot and what follows it, where nothing reads them: a window over many keys
+  /// costs what it shows.
+  void leave_out_hidden_scores();
+
   /// The row at this place of the dump. Kept until the next call.
   const StageRow& row(lab::RowPlace at);
 

@@ -120,6 +120,14 @@ void Scorer::settle() {
   slopes_ = recipe_.alibi.slopes.value_or(call.alibi_slopes);
 }
 
+void Scorer::leave_out_hidden() {
+  const HideRecipe& hide = recipe_.hide;
+  // A program that caps last shows what it had hidden; under another name, any table may be looked at.
+  leaves_out_hidden_ = hide.positions.by == HideBy::excluding &&
+                       hide.masks.by == HideBy::excluding &&
+                       recipe_.cap.place != CapPlace::masked && !recipe_.label.named;
+}
+
 std::span<const double> Scorer::observed(lab::RowPlace at) const {
   if (first_ == nullptr) return {};
   const std::int64_t size = shape().S;
@@ -142,7 +150,8 @@ void Scorer::multiply(lab::RowPlace at, ScoredRow& row) {
   }
   double* const out = row.logits.data();
   for (std::size_t j = 0; j < size; ++j) {
-    out[j] = dot_product(query.data(), keys.data() + j * width, width);
+    const bool left_out = leaves_out_hidden_ && row.hidden[j] != 0;
+    out[j] = left_out ? 0 : dot_product(query.data(), keys.data() + j * width, width);
   }
   const auto zero_for = [&](HideBy by, std::uint8_t why) {
     if (!zeroes_key(by)) return;

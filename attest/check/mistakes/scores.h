@@ -37,6 +37,8 @@ class Scorer {
   [[nodiscard]] Stage start() const { return start_; }
   /// That table's row, if the dump's.
   [[nodiscard]] std::span<const double> observed(lab::RowPlace at) const;
+  /// From now on scores that nobody reads, of keys that are excluded, are 0 before they are hidden.
+  void leave_out_hidden();
   /// 0: none.
   [[nodiscard]] double softcap() const { return cap_; }
   /// The bias, as the recipe adds it.
@@ -63,6 +65,7 @@ class Scorer {
   const Observed* first_ = nullptr;  // the table begun with, if the dump's
   double scale_ = 1;
   double cap_ = 0;  // 0: none
+  bool leaves_out_hidden_ = false;
   std::vector<double> slopes_{};
   std::vector<double> rounded_query_{};
   std::vector<double> rounded_keys_{};
