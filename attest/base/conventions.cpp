@@ -278,10 +278,10 @@ Result<ConvertedMask> from_numbers(const AnyTensor& mask, const Convention& conv
     case FloatMask::added:
       return ConvertedMask{.bias = *std::move(numbers)};
     case FloatMask::refused:
-      return Failure{
-          ErrorKind::type, "wrong-dtype",
-          sentence("[convention] ", name, " has dtype ", name_of(mask.dtype()), "; for ",
-                   convention.name, " a mask is bool, and numbers to be added are a bias")};
+      return Failure{ErrorKind::type, "wrong-dtype",
+                     sentence("[convention] ", name, " has dtype ", name_of(mask.dtype()), "; for ",
+                              convention.name,
+                              " a mask is bool, and numbers to be added are a bias, by that name")};
     case FloatMask::not_stated:
       break;
   }
@@ -302,7 +302,8 @@ Result<ConvertedMask> from_integers(const AnyTensor& mask, const Convention& con
     case IntegerMask::refused:
       return Failure{ErrorKind::type, "wrong-dtype",
                      sentence("[convention] ", name, " has dtype ", name_of(mask.dtype()), "; for ",
-                              convention.name, " a mask is bool")};
+                              convention.name, " a mask is bool: store it as such",
+                              how_to_say_it(convention.boolean_mask))};
   }
   if (mask.shape().size() == 1) {
     return Failure{ErrorKind::value, "bad-mask",

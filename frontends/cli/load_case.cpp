@@ -26,13 +26,16 @@ Result<Tensor<T>> rank_four(Tensor<T> tensor, std::string_view name, const Shape
   shape.insert(shape.begin(), 4 - shape.size(), 1);
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (shape[axis] == 1 || shape[axis] == call[axis]) continue;
-    const bool by_batch = tensor.rank() == 3 && tensor.extent(0) == call[0];
-    return Failure{
-        ErrorKind::shape, "shape-mismatch",
-        sentence(
-            "[input] ", name, " must broadcast to [B, H, T, S] = ", to_string(call),
-            "; it has shape ", to_string(tensor.shape()),
-            by_batch ? ", read as [H, T, S]: if it is [B, T, S], store it as [B, 1, T, S]" : "")};
+    const bool by_batch = tensor.extent(0) == call[0] && tensor.shape().back() == call[3];
+    std::string_view instead;
+    if (by_batch && tensor.rank() == 2) {
+      instead = ", read as [T, S]: if it is [B, S], store it as [B, 1, 1, S]";
+    } else if (by_batch && tensor.rank() == 3) {
+      instead = ", read as [H, T, S]: if it is [B, T, S], store it as [B, 1, T, S]";
+    }
+    return Failure{ErrorKind::shape, "shape-mismatch",
+                   sentence("[input] ", name, " must broadcast to [B, H, T, S] = ", to_string(call),
+                            "; it has shape ", to_string(tensor.shape()), instead)};
   }
   return std::move(tensor).reshaped(std::move(shape));
 }

@@ -206,6 +206,11 @@ TEST(HostileCheck, SaysTheShapesThatTheFileHas) {
   file.add("mask", AnyTensor(DType::boolean, {2, 3, 5}));
   expect_refused(checked(file, plain), "shape-mismatch",
                  "it has shape [2, 3, 5], read as [H, T, S]: if it is [B, T, S], store it as");
+  file.tensors.back() = {"mask", AnyTensor(DType::boolean, {2, 5})};
+  expect_refused(checked(file, plain), "shape-mismatch",
+                 "it has shape [2, 5], read as [T, S]: if it is [B, S], store it as [B, 1, 1, S]");
+  file.tensors.back() = {"mask", AnyTensor(DType::i64, {2, 1, 1, 5})};
+  expect_refused(checked(file, plain), "wrong-dtype", "store it as such");
   file.tensors.back() = {"cu_seqlens", AnyTensor(DType::i32, {0})};
   expect_refused(checked(file, plain), "bad-rank", "query_starts is empty");
 }
