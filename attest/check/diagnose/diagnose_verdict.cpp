@@ -6,6 +6,7 @@
 
 #include "attest/base/text.h"
 #include "attest/check/at_index.h"
+#include "attest/check/diagnose/excuse.h"
 #include "attest/check/diagnose/fit.h"
 #include "attest/check/diagnose/rivals.h"
 #include "attest/check/diagnose/verdict.h"
@@ -339,6 +340,19 @@ void explain_link(const Evidence& evidence, const DiagnoseOptions& options, Thre
   add_rivals(evidence, link.dump, samples, named, pool, out);
 }
 
+/// Not nearer than any arithmetic of its number type must come: right, if rounding is an excuse that
+/// not everything would have.
+void excuse(const Evidence& evidence, Diagnosis& out) {
+  const Excuse excuse = excuse_of(evidence.dump, evidence.claim, evidence.noise);
+  if (excuse.holds()) {
+    out.judgement = Judgement::right_by_rounding;
+    return;
+  }
+  out.judgement = Judgement::undecided;
+  out.would_decide = excuse.would_decide(evidence.dump);
+  for (std::string& remark : excuse.remarks()) out.remarks.push_back(std::move(remark));
+}
+
 bool is_right_pattern(const Judged& judged) {
   for (std::size_t t = 0; t < judged.tables.size(); ++t) {
     if (judged.total(t).nan_both > 0) return false;
@@ -381,7 +395,7 @@ void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, Thre
   const Precision precision = evidence.dump.claim.precision;
   if (!named.best) {
     if (possible) {
-      out.judgement = Judgement::right_by_rounding;
+      excuse(evidence, out);
       return;
     }
     out.judgement = Judgement::wrong_unexplained;
@@ -392,8 +406,19 @@ void give_verdict(const Evidence& evidence, const DiagnoseOptions& options, Thre
   out.explanations = {explanation_of(evidence.dump.claim, *named.best, named.distance, 0)};
   const bool better = named.distance * far_better < claim.distance();
   const bool own_rounding = is_own_rounding(precision, *named.best);
-  if (possible && (own_rounding || !better)) {
+  if (possible && own_rounding) {
     out.judgement = Judgement::right_by_rounding;
+    return;
+  }
+  if (possible && !better) {
+    // What gives the claim's own numbers here is not worth a word.
+    if (named.distance < 0.99 * claim.distance()) {
+      out.remarks.push_back(sentence(named.best->label(),
+                                     " gives these numbers too, but not twice as nearly: rounding "
+                                     "alone explains them as well"));
+    }
+    out.explanations.clear();
+    excuse(evidence, out);
     return;
   }
   const bool fits = named.judged.typical();

@@ -71,8 +71,9 @@ std::string headline_of(const Diagnosis& diagnosis) {
       return diagnosis.explanations.empty()
                  ? "RIGHT WITHIN ROUNDING: farther off than usual, but no farther than rounding "
                    "can be"
-                 : "RIGHT WITHIN ROUNDING: " + label_of(diagnosis.explanations.front()) +
-                       " gives these numbers, and the number type allows it";
+                 : "RIGHT WITHIN ROUNDING: the program rounds on the way, as its number type may "
+                   "(" +
+                       label_of(diagnosis.explanations.front()) + ")";
     case Judgement::wrong_named:
       return "WRONG: " + label_of(diagnosis.explanations.front()) + " gives these numbers";
     case Judgement::wrong_unexplained:

@@ -64,6 +64,7 @@ TableFit Piece::table(const RowView& view, std::size_t t, std::int64_t n) {
     }
     if (standing == Standing::nan_apart) {
       ++fit.nan_apart;
+      ++fit.far;
       ++fit.wrong;
       if (fit.typical_used != infinity) fit.farthest = static_cast<std::int32_t>(k);
       fit.typical_used = fit.worst_used = infinity;
@@ -83,6 +84,7 @@ TableFit Piece::table(const RowView& view, std::size_t t, std::int64_t n) {
     fit.worst_used = std::max(fit.worst_used, error / worst);
     fit.error = std::max(fit.error, error);
     if (!(error <= worst)) ++fit.wrong;
+    if (!(error <= limits_.by_chance(k))) ++fit.far;
     if (!(used <= 1)) note_unusual(fit, k, columns_[t]);
   }
   return fit;
@@ -152,6 +154,7 @@ TableFit Judged::total(std::size_t table) const {
     sum.nan_apart += fit.nan_apart;
     sum.nan_both += fit.nan_both;
     sum.unusual += fit.unusual;
+    sum.far += fit.far;
     sum.wrong += fit.wrong;
     sum.squares += fit.squares;
     sum.typical_used = std::max(sum.typical_used, fit.typical_used);

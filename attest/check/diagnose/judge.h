@@ -60,6 +60,7 @@ struct TableFit {
   std::int64_t compared = 0;
   std::int64_t telling = 0;    ///< expected to be larger than the tolerance: 0 would not pass
   std::int64_t unusual = 0;    ///< beyond what rounding typically does
+  std::int64_t far = 0;        ///< beyond what all that a 16-bit program rounds comes to by chance
   std::int64_t wrong = 0;      ///< beyond any rounding
   std::int64_t nan_apart = 0;  ///< counted in both of these
   std::int64_t nan_both = 0;   ///< where the claim does not ask for NaN

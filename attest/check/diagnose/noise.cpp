@@ -92,6 +92,7 @@ Arithmetic arithmetic_of(const Dump& dump) {
     out.parts = unit_of(precision);
     // Either may be rounded once more when it is scaled; turning one costs 2√2 + 1 roundings.
     out.factors_worst = (dump.claim.rope ? 10 : 2.1) * unit_of(precision);
+    out.factors_kept = std::sqrt((dump.claim.rope ? 7 : 1) / 3.0) * unit_of(precision);
   }
   // A program that is claimed to compute in a wide type does not compute with what a narrow table holds.
   const bool narrow = precision == Precision::f16 || precision == Precision::bf16;
@@ -120,6 +121,7 @@ Noise::Noise(const Dump& dump, const Arithmetic& arithmetic)
     for (std::size_t d = 0; d < width; ++d) sum += square(key.data()[n * width + d]);
     key_size_[n] = std::sqrt(sum);
   }
+  if (arithmetic.parts > 0) key_spread_ = fourth_powers(key);
   if (!dump.claim.rope) return;
   rates_ = rates_of(dump.claim.rope->config, key.extent(3));
   key_turn_.resize(key_size_.size());
@@ -164,7 +166,8 @@ void Noise::Row::begin(lab::RowPlace at, const StageRow& row) {
   share_.assign(keys_, {});
   common_.assign(keys_, 0);
   kept_.assign(keys_, 0);
-  factor_.assign(keys_, 0);
+  turned_.assign(keys_, 0);
+  query_spread_ = -1;
   look();
   const Claim& claim = noise_.dump_.claim;
   const lab::AttentionShape& shape = claim.shape;
@@ -228,17 +231,25 @@ void Noise::Row::score_errors(std::size_t j, double size, double turn) {
   const double bias = has_biased && has_capped ? std::fabs(row.biased[j] - row.capped[j]) : 0;
   const double scaled = row.scaled.size() == keys_ ? std::fabs(row.scaled[j]) : 0;
   const double caps = noise_.dump_.claim.call.softcap ? capped : 0;
-  score_[j].typical =
-      ratio_ * dot_[j].typical + u * (6 * caps + 2 * bias + biased) + a.scores * biased;
-  score_[j].worst = ratio_ * dot_[j].worst + u * (10 * caps + 5 * bias + biased + scaled) +
-                    a.scores_worst * (2 * scaled + caps + bias + biased);
-  kept_[j] = a.scores_worst * (2 * scaled + caps + bias + biased);
-  factor_[j] = ratio_ * a.factors_worst * size / std::sqrt(width);
+  const double rounded =
+      scaled * (caps > 0 ? 3 : 2);  // the product, its scaling, its share of the cap
+  score_[j].typical = through_cap(scaled, ratio_ * dot_[j].typical, most_deviations()) +
+                      u * (6 * caps + 2 * bias + biased) + a.scores * biased;
+  score_[j].worst = through_cap(scaled, ratio_ * dot_[j].worst + a.scores_worst * rounded, 1) +
+                    u * (10 * caps + 5 * bias + biased + scaled) +
+                    a.scores_worst * (2 * caps + bias + biased);
   const double gap = std::max(0.0, peak_ - row.masked[j]);
   const double blocks = static_cast<double>(keys_) / 16 + 2;
   share_[j].typical = std::sqrt(square(score_[j].typical) + square(2 * u * gap) + square(3 * u) +
                                 square(a.weights));
   const double worst = score_[j].worst + 4 * u * gap + u * (3.25 + 4.25 * blocks);
+  if (a.parts > 0) {
+    keep(j, {.scaled = scaled,
+             .capped = caps,
+             .bias = bias,
+             .biased = bias > 0 ? biased : 0,
+             .gap = gap});
+  }
   common_[j] = std::expm1(std::min(700.0, worst));  // e^709 is the end of binary64
   share_[j].worst = std::expm1(std::min(700.0, worst + 2 * a.weights));
 }
@@ -275,10 +286,12 @@ void Noise::Row::of(Stage stage, DType dtype, RowNoise& out) {
   const std::size_t count = row_->of(stage).size();
   out.typical.assign(count, 0);
   out.worst.assign(count, 0);
+  out.kept.assign(count, 0);
   const double storage = unit_of(dtype);
   switch (stage) {
     case Stage::weights:
       weights(storage, out);
+      kept_weights(out);
       break;
     case Stage::output:
       output(storage, out);
@@ -286,9 +299,11 @@ void Noise::Row::of(Stage stage, DType dtype, RowNoise& out) {
     case Stage::log_sum_exp:
       out.typical[0] = log_sum_exp(storage).typical;
       out.worst[0] = log_sum_exp(storage).worst;
+      out.kept[0] = kept_log_sum_exp();
       break;
     default:
       scores(stage, storage, out);
+      kept_scores(stage, out);
   }
   const double tiny = tiny_of(dtype) + noise_.arithmetic_.tiny * (visible_ + 1);
   const bool nothing_visible = visible_ == 0 && stage >= Stage::weights;
@@ -408,34 +423,7 @@ void Noise::Row::output(double storage, RowNoise& out) {
     out.worst[e] +=
         added_worst * (size_[e] + out.worst[e]) + 4 * a.sums * o + 2 * storage * (o + out.worst[e]);
   }
-  bound_by_chance(rows, shares, out);
-}
-
-/// What all roundings of a 16-bit program together leave, where they are small enough to add up as
-/// random numbers: far less than the worst case of each at once.
-void Noise::Row::bound_by_chance(const double* values, const Shares& shares, RowNoise& out) const {
-  const Arithmetic& a = noise_.arithmetic_;
-  if (a.parts == 0 || (has_scores_ && !(shares.tied && shares.left > 0.5))) return;
-  const std::size_t width = out.worst.size();
-  std::vector<double> alone(width), together(width);
-  double kept = 0;
-  for (std::size_t j = 0; j < row_->weights.size(); ++j) {
-    const double w = row_->weights[j];
-    if (!(w > 0)) continue;
-    kept += square(w * kept_[j]);
-    for (std::size_t e = 0; e < width; ++e) {
-      const double v = values[j * width + e];
-      alone[e] += square(w * kept_[j] * v);
-      together[e] += w * factor_[j] * std::fabs(v - row_->output[e]);
-    }
-  }
-  const double parts = a.parts * std::sqrt(visible_ / 16 + 2);
-  const double deviation = largest_deviation(std::int64_t{1} << 30);
-  for (std::size_t e = 0; e < width; ++e) {
-    const double all = square(out.typical[e]) + alone[e] + square(row_->output[e]) * kept +
-                       square(together[e]) + square(parts * size_[e]);
-    out.worst[e] = std::min(out.worst[e], deviation * std::sqrt(all));
-  }
+  if (a.parts > 0) kept_output(rows, shares, out);
 }
 
 }  // namespace attest::check

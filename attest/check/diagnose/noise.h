@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "attest/check/mistakes/claim.h"
@@ -15,6 +16,7 @@ struct Arithmetic {
   double sums = 0x1p-24;     ///< u of sums, scores and softmax: binary32, or binary64
   double products = 0;       ///< of the factors of a product: tf32
   double factors_worst = 0;  ///< of query·key, where a 16-bit program rounds what it made of either
+  double factors_kept = 0;   ///< standard deviation of either's numbers for that
   double scores = 0;         ///< of scores that a dumped 16-bit table shows, typically
   double scores_worst = 0;   ///< of scores that a 16-bit program may keep
   double weights = 0;        ///< of weights before the mix: 16-bit programs
@@ -31,12 +33,19 @@ struct RowNoise {
   std::vector<double>
       typical;                ///< standard deviation, with roundings as independent random numbers
   std::vector<double> worst;  ///< a bound for any order of careful arithmetic
+  std::vector<double> kept;   ///< standard deviation of what a 16-bit program may round on its way
+  /// What both come to together, for number k; `worst` where nothing is kept in 16 bits.
+  [[nodiscard]] double by_chance(std::size_t k) const;
 };
 
 /// How many standard deviations the largest of so many numbers may be away.
 ///
 /// Formula       √(2·ln(2n/α)), α = 10⁻⁶: the tail of a normal deviate, e^(−z²/2), n times
 [[nodiscard]] double largest_deviation(std::int64_t numbers);
+/// The same of 2³⁰ numbers: no sum of random roundings is farther away.
+[[nodiscard]] double most_deviations();
+/// √Σ x⁴ of every row.
+[[nodiscard]] std::vector<double> fourth_powers(const Tensor<double>& rows);
 /// How large the root mean square of so many deviates may be.
 ///
 /// Formula       1 + √(ln(1/α)/n): the tail of χ² over n (Laurent and Massart), halved by the root
@@ -58,16 +67,24 @@ struct RowNoise {
 ///               exponent, quotient and product, for r·ln(1/r) < 1; that turns a pair of query and
 ///               key by as much. The turning itself errs by (2√2 + 1)·u of either: cosines,
 ///               products, sum.
+///               An error before a softcap is behind it at most cap·(tanh(x/cap) − tanh((x − error)/cap)).
 ///               16-bit programs round weights (typically) and scores (at worst) to their type, and
 ///               keep partial results in it; at worst they round query and key once more when they
-///               scale them, and all of the turning; tf32 rounds factors. So many roundings are
-///               never all at their worst: an output errs by no more than 8.4 standard deviations
-///               (largest_deviation of 2^30) of
-///                   typical² + Σ (w·s·value)² + output²·Σ (w·s)² + (Σ w·f·|value − output|)²
-///                            + (u·√(n/16 + 2)·Σ w·|value|)²
-///               s being a score's own roundings, which are independent, f those of the query, which
-///               its keys share, of size A_j/√D, and the last those of partial results. What stores a number adds half a
-///               unit of its type, typically of the row's size, for rows are merged of parts.
+///               scale them, and all of the turning; tf32 rounds factors.
+///               kept     so many roundings are never all at their worst. One of x is uniform in
+///                        ± u·|x| at most, of standard deviation u·|x|/√3, and those of different
+///                        scores are independent: of a score product, scaling and quotient by the cap
+///                        (before it), the cap's two, bias, sum and peak; of a key in place of it
+///                        u²/3·Σ query²·key² ≤ u²/3·√(Σ query⁴·Σ key⁴). Those of the query are shared by
+///                        all keys, and only differences of keys show. With k_j for what a score keeps,
+///                        f for factors_kept, mean and variance by weights:
+///                            kept² = Σ (w·k·(value − output))² + Var(value)·f²·Σ_d query_d²·Var(key_d)
+///                                    + (u·√(n/16 + 2)·Σ w·|value|)²
+///                        the last of partial results. The output errs by no more than 8.4 standard
+///                        deviations (largest_deviation of 2^30) of √(typical² + kept²), if the shares
+///                        are not all but lost.
+///               What stores a number adds half a unit of its type, typically of the row's size, for
+///               rows are merged of parts.
 /// Edge cases    not a number where the row's own numbers are not finite.
 /// Cost          a row: S, and S·E for the output.
 class Noise {
@@ -84,9 +101,10 @@ class Noise {
  private:
   const Dump& dump_;
   Arithmetic arithmetic_;
-  std::vector<double> key_size_;  // [B, G, S], √Σ key²; empty without keys
-  std::vector<double> key_turn_;  // [B, G, S], √Σ rate·key²; empty without rotary positions
-  std::vector<double> rates_;     // [D], how far a position turns the feature's pair; likewise
+  std::vector<double> key_size_;    // [B, G, S], √Σ key²; empty without keys
+  std::vector<double> key_turn_;    // [B, G, S], √Σ rate·key²; empty without rotary positions
+  std::vector<double> key_spread_;  // [B, G, S], √Σ key⁴; empty but of 16-bit programs
+  std::vector<double> rates_;       // [D], how far a position turns the feature's pair; likewise
   double evenly_ = 0;  // √Σ rate² / Σ rate: what independent angles leave of their sum
 };
 
@@ -116,20 +134,33 @@ class Noise::Row {
     double sink = 0;    ///< w·ρ of the sink
   };
   [[nodiscard]] Shares shares() const;
-  void bound_by_chance(const double* values, const Shares& shares, RowNoise& out) const;
+  /// What an error before the cap is behind it, for a score of this size; `error` counts so many times.
+  [[nodiscard]] double through_cap(double scaled, double error, double deviations) const;
+  struct ScoreSizes {
+    double scaled = 0, capped = 0, bias = 0, biased = 0, gap = 0;
+  };
+  // noise_kept.cpp
+  void keep(std::size_t j, const ScoreSizes& sizes);
+  [[nodiscard]] double query_rounding() const;
+  void kept_scores(Stage stage, RowNoise& out) const;
+  void kept_weights(RowNoise& out) const;
+  [[nodiscard]] double kept_log_sum_exp() const;
+  void kept_output(const double* values, const Shares& shares, RowNoise& out) const;
 
   const Noise& noise_;
   lab::RowPlace at_{};
   const StageRow* row_ = nullptr;
   std::size_t keys_ = 0;
   bool has_scores_ = false;
-  std::vector<Error> dot_;             // of query·key, absolute
-  std::vector<Error> score_;           // of the last score, absolute
-  std::vector<Error> share_;           // of the exponential, relative
-  std::vector<double> kept_, factor_;  // of a score, where a 16-bit program rounds it; its factors
-  std::vector<double> common_;         // at worst, of what numerator and denominator share
-  Error sum_{};                        // of the denominator, relative
-  double visible_ = 0;                 // keys
+  std::vector<Error> dot_;      // of query·key, absolute
+  std::vector<Error> score_;    // of the last score, absolute
+  std::vector<Error> share_;    // of the exponential, relative
+  std::vector<double> kept_;    // of a score, where a 16-bit program rounds it and its key
+  std::vector<double> turned_;  // of its query
+  double query_spread_ = -1;    // √Σ query⁴; not known yet if negative
+  std::vector<double> common_;  // at worst, of what numerator and denominator share
+  Error sum_{};                 // of the denominator, relative
+  double visible_ = 0;          // keys
   double peak_ = 0;
   double ratio_ = 1;          // scaled / dot
   std::vector<double> size_;  // scratch, [E]
