@@ -38,6 +38,17 @@ Tensor<double> value_or_nothing(Result<Tensor<double>> result) {
   return result ? *std::move(result) : Tensor<double>();
 }
 
+/// Some rows of a table.
+Tensor<double> rows_of(const Tensor<double>& table, const RowSet& rows) {
+  const std::int64_t columns = table.extent(1);
+  Tensor<double> out({static_cast<std::int64_t>(rows.ids.size()), columns});
+  for (std::size_t n = 0; n < rows.ids.size(); ++n) {
+    std::copy_n(table.data() + rows.ids[n] * columns, columns,
+                out.data() + static_cast<std::int64_t>(n) * columns);
+  }
+  return out;
+}
+
 /// x·σ(1.702 x) = silu(1.702 x) / 1.702, so that two roundings are added to the exact function's.
 Tensor<double> quick_gelu(const Tensor<double>& in) {
   constexpr double steepness = 1.702;
@@ -50,7 +61,24 @@ Tensor<double> quick_gelu(const Tensor<double>& in) {
 
 }  // namespace
 
-Exact::Exact(const BlockDump& dump, Reach reach) : dump_(dump), reach_(reach) {}
+Exact::Exact(const BlockDump& dump, Reach reach, RowSet sample, Program* plain)
+    : dump_(dump),
+      reach_(reach),
+      sample_(std::move(sample)),
+      sample_by_head_(by_head(dump, sample_)),
+      plain_(plain) {}
+
+std::int64_t Exact::place_of(std::int64_t row) const {
+  if (all()) return row;
+  const auto found = std::lower_bound(sample_.ids.begin(), sample_.ids.end(), row);
+  return found == sample_.ids.end() || *found != row ? -1 : found - sample_.ids.begin();
+}
+
+const Tensor<double>& Exact::x() {
+  if (all() || dump_.x.size() == 0) return dump_.x;
+  if (!x_) x_ = rows_of(dump_.x, sample_);
+  return *x_;
+}
 
 const Tensor<double>& Exact::stage(BlockStage stage) {
   using S = BlockStage;
@@ -64,11 +92,25 @@ const Tensor<double>& Exact::stage(BlockStage stage) {
 const Tensor<double>& Exact::source(BlockStage stage) {
   const auto found = dump_.stages.find(stage);
   if (reach_ == Reach::whole || found == dump_.stages.end()) return this->stage(stage);
-  return found->second.values;
+  if (all()) return found->second.values;
+  const bool stacked = stage == BlockStage::weights || stage == BlockStage::heads;
+  std::optional<Tensor<double>>& kept = picked_[static_cast<std::size_t>(stage)];
+  if (!kept) kept = rows_of(found->second.values, stacked ? sample_by_head_ : sample_);
+  return *kept;
+}
+
+View<const double, 2> Exact::every(BlockStage stage) {
+  const auto found = dump_.stages.find(stage);
+  if (reach_ == Reach::links && found != dump_.stages.end()) {
+    return found->second.values.view<2>();
+  }
+  if (!dump_.config.rope && stage == BlockStage::rope_key) return every(BlockStage::key);
+  const Numbers& table = plain_->stage(stage);
+  return {table.value.data(), {table.rows, table.columns}};
 }
 
 const Tensor<double>& Exact::attention_in() {
-  return dump_.config.placement == NormPlacement::post ? dump_.x : source(BlockStage::norm1);
+  return dump_.config.placement == NormPlacement::post ? x() : source(BlockStage::norm1);
 }
 const Tensor<double>& Exact::hidden() {
   return source(dump_.config.placement == NormPlacement::post ? BlockStage::norm1
@@ -103,12 +145,23 @@ Tensor<double> Exact::linear(Tensor<double> BlockWeights<double>::*weight,
 
 Tensor<double> Exact::turned(const Tensor<double>& in, std::int64_t heads) const {
   if (!dump_.config.rope || in.size() == 0) return in;
+  if (!all()) {
+    const std::int64_t N = in.extent(0), D = in.extent(1) / heads;
+    const std::int64_t T = dump_.rows() / dump_.sequences;
+    std::vector<std::int64_t> positions;
+    for (const std::int64_t row : sample_.ids) positions.push_back(row % T);
+    const View<const double, 4> rows(in.data(), {N, heads, 1, D});
+    auto turned_rows = lab::rope(rows, *dump_.config.rope, positions);
+    if (!turned_rows) return {};
+    return value_or_nothing(std::move(*turned_rows).reshaped({N, heads * D}));
+  }
   const auto out = lab::rope(split(in, dump_.sequences, heads), *dump_.config.rope);
   return out ? joined(out->view<4>()) : Tensor<double>();
 }
 
 /// Values are not wanted: one of zero serves.
 Tensor<double> Exact::weights() {
+  if (!all()) return sampled_weights();
   const BlockConfig& c = dump_.config;
   const Tensor<double>& query = source(BlockStage::rope_query);
   const Tensor<double>& key = source(BlockStage::rope_key);
@@ -128,6 +181,7 @@ Tensor<double> Exact::weights() {
 }
 
 Tensor<double> Exact::mixed() {
+  if (!all()) return sampled_heads();
   const Tensor<double>& shares = source(BlockStage::weights);
   const Tensor<double>& value = source(BlockStage::value);
   if (shares.size() == 0 || value.size() == 0) return {};
@@ -146,6 +200,73 @@ Tensor<double> Exact::mixed() {
   return out;
 }
 
+/// Each row of each head as a call of one query.
+Tensor<double> Exact::sampled_weights() {
+  const BlockConfig& c = dump_.config;
+  const Tensor<double>& query = source(BlockStage::rope_query);
+  if (query.size() == 0) return {};
+  const View<const double, 2> keys = every(BlockStage::rope_key);
+  const std::int64_t T = dump_.rows() / dump_.sequences, D = c.head_dim;
+  if (keys.extents[0] == 0) return {};
+  const std::int64_t wide = c.kv_heads * D;
+  Tensor<double> out({static_cast<std::int64_t>(sample_by_head_.ids.size()), T});
+  const double none = 0;
+  for (std::size_t n = 0; n < sample_by_head_.ids.size(); ++n) {
+    const std::int64_t id = sample_by_head_.ids[n], head = id / T, b = head / c.heads;
+    const std::int64_t h = head % c.heads, g = h / (c.heads / c.kv_heads), i = id % T;
+    AttentionOptions<double> options;
+    options.mask = Mask::causal_at(i);
+    options.mask.future_hidden = c.causal;
+    options.scale = c.scale;
+    options.softcap = c.softcap;
+    if (c.alibi) options.alibi_slopes = {lab::alibi_slopes(c.heads)[static_cast<std::size_t>(h)]};
+    const double* row = query.data() + place_of(b * T + i) * c.heads * D + h * D;
+    const AttentionInputs<double> inputs{
+        {row, {1, 1, 1, D}},
+        {keys.data + b * T * wide + g * D, {1, 1, T, D}, {0, 0, wide, 1}},
+        {&none, {1, 1, T, 1}, {0, 0, 0, 0}}};
+    const auto made = lab::attention(inputs, options);
+    if (!made) return {};
+    std::copy_n(made->weights.data(), T, out.data() + static_cast<std::int64_t>(n) * T);
+  }
+  return out;
+}
+
+Tensor<double> Exact::sampled_heads() {
+  const Tensor<double>& shares = source(BlockStage::weights);
+  if (shares.size() == 0) return {};
+  const View<const double, 2> value = every(BlockStage::value);
+  if (value.extents[0] == 0) return {};
+  const BlockConfig& c = dump_.config;
+  const std::int64_t T = dump_.rows() / dump_.sequences, E = c.value_dim;
+  Tensor<double> out({static_cast<std::int64_t>(sample_by_head_.ids.size()), E});
+  for (std::size_t n = 0; n < sample_by_head_.ids.size(); ++n) {
+    const std::int64_t head = sample_by_head_.ids[n] / T, b = head / c.heads;
+    const std::int64_t g = head % c.heads / (c.heads / c.kv_heads);
+    const View<const double, 2> mine(shares.data() + static_cast<std::int64_t>(n) * T, {1, T});
+    const View<const double, 2> values(value.data + b * T * c.kv_heads * E + g * E, {T, E},
+                                       {c.kv_heads * E, 1});
+    const auto product = lab::linear(mine, values);
+    if (!product) return {};
+    std::copy_n(product->data(), E, out.data() + static_cast<std::int64_t>(n) * E);
+  }
+  return out;
+}
+
+Tensor<double> Exact::sampled_concat() {
+  const Tensor<double>& heads = source(BlockStage::heads);
+  const BlockConfig& c = dump_.config;
+  const std::int64_t T = dump_.rows() / dump_.sequences, E = c.value_dim;
+  Tensor<double> out({sample_.count(dump_.rows()), c.heads * E});
+  for (std::size_t n = 0; n < sample_by_head_.ids.size(); ++n) {
+    const std::int64_t id = sample_by_head_.ids[n], head = id / T, b = head / c.heads;
+    const std::int64_t row = place_of(b * T + id % T);
+    std::copy_n(heads.data() + static_cast<std::int64_t>(n) * E, E,
+                out.data() + (row * c.heads + head % c.heads) * E);
+  }
+  return out;
+}
+
 Tensor<double> Exact::compute(BlockStage stage) {
   using S = BlockStage;
   using W = BlockWeights<double>;
@@ -160,7 +281,7 @@ Tensor<double> Exact::compute(BlockStage stage) {
   };
   switch (stage) {
     case S::norm1:
-      return norm(0, post ? source(S::residual1) : dump_.x);
+      return norm(0, post ? source(S::residual1) : x());
     case S::query:
       return linear(&W::query_weight, &W::query_bias, attention_in());
     case S::key:
@@ -178,6 +299,7 @@ Tensor<double> Exact::compute(BlockStage stage) {
     case S::concat: {
       const Tensor<double>& heads = source(S::heads);
       if (heads.size() == 0) return {};
+      if (!all()) return sampled_concat();
       const std::int64_t B = dump_.sequences, H = c.heads;
       return joined(
           View<const double, 4>(heads.data(), {B, H, heads.extent(0) / (B * H), heads.extent(1)}));
@@ -187,7 +309,7 @@ Tensor<double> Exact::compute(BlockStage stage) {
     case S::norm1_out:
       return norm(2, source(S::output_projection));
     case S::residual1:
-      return sum(dump_.x, source(sandwich ? S::norm1_out : S::output_projection));
+      return sum(x(), source(sandwich ? S::norm1_out : S::output_projection));
     case S::norm2:
       return norm(1, source(post ? S::residual2 : S::residual1));
     case S::up:

@@ -77,6 +77,19 @@ Judgements judge(const Judged& t) {
   return out;
 }
 
+std::vector<double> used_by_row(const Numbers& found, const Numbers& made, const Zones& zones) {
+  std::vector<double> out(static_cast<std::size_t>(found.rows), 0);
+  for (std::size_t n = 0; n < found.value.size(); ++n) {
+    const double a = found.value[n], b = made.value[n];
+    if (a == b || (a != a && b != b)) continue;
+    const double apart = std::fabs(a - b), most = zones.most(made, n);
+    const double used = apart < infinity && most > 0 ? apart / most : infinity;
+    double& kept = out[n / static_cast<std::size_t>(found.columns)];
+    kept = std::max(kept, used);
+  }
+  return out;
+}
+
 std::vector<std::string> places_of(const Judged& t, const Layout& layout) {
   std::set<std::int64_t> rows, parts, sequences;
   const std::int64_t columns = t.link->found.columns;

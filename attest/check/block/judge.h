@@ -27,6 +27,10 @@ struct Judgements {
 };
 [[nodiscard]] Judgements judge(const Judged& on_trial);
 
+/// Of every row, the largest share of its tolerance that a number uses; infinite where NaN stands apart.
+[[nodiscard]] std::vector<double> used_by_row(const Numbers& found, const Numbers& made,
+                                              const Zones& zones);
+
 /// "only rows from 3 on", "only features 4 to 7 (head 1)": where a wrong table is wrong.
 struct Layout {
   std::int64_t rows = 0;   ///< of one sequence

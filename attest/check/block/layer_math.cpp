@@ -148,58 +148,6 @@ Numbers normalise(const Numbers& x, const NormRecipe& recipe, const NormData& da
   return out;
 }
 
-Numbers project(const Numbers& x, const LinearRecipe& recipe, const Tensor<double>& weight,
-                const Tensor<double>& bias, const Rounding& u) {
-  if (x.empty()) return {};
-  const std::int64_t inner = weight.extent(0);
-  const std::int64_t outer = weight.extent(1);
-  if (recipe.missing) return inner == outer ? x : Numbers{};
-  if (x.columns != inner || (recipe.transposed && inner != outer)) return {};
-  Numbers out(x.rows, outer, x.noisy());
-  const double* w = weight.data();
-  const auto width = static_cast<std::size_t>(outer);
-  std::vector<double> size(width), squares(width), spread(width), limit(width);
-  const double bias_share = recipe.without_bias || bias.size() == 0 ? 0 : recipe.bias_twice ? 2 : 1;
-  for (std::int64_t r = 0; r < x.rows; ++r) {
-    double* y = out.value.data() + out.at(r, 0);
-    std::fill(size.begin(), size.end(), 0), std::fill(squares.begin(), squares.end(), 0);
-    std::fill(spread.begin(), spread.end(), 0), std::fill(limit.begin(), limit.end(), 0);
-    for (std::int64_t i = 0; i < inner; ++i) {
-      const std::size_t at = x.at(r, i);
-      const double value = x.value[at];
-      const double* from = recipe.transposed ? w + i : w + i * outer;
-      const std::int64_t step = recipe.transposed ? outer : 1;
-      if (!x.noisy()) {
-        for (std::int64_t o = 0; o < outer; ++o) y[o] += value * from[o * step];
-        continue;
-      }
-      const double a = x.variance[at] + mean_square(2 * u.factor * value);
-      const double b = x.bound[at] + 2 * u.factor * std::fabs(value);
-      for (std::int64_t o = 0; o < outer; ++o) {
-        const double factor = from[o * step];
-        const double term = value * factor;
-        const auto place = static_cast<std::size_t>(o);
-        y[o] += term;
-        size[place] += std::fabs(term);
-        squares[place] += term * term + y[o] * y[o];
-        spread[place] += factor * factor * a;
-        limit[place] += std::fabs(factor) * b;
-      }
-    }
-    for (std::int64_t o = 0; o < outer; ++o) {
-      if (bias_share != 0) y[o] += bias_share * bias.elements()[static_cast<std::size_t>(o)];
-      if (!x.noisy()) continue;
-      const auto place = static_cast<std::size_t>(o);
-      const std::size_t at = out.at(r, o);
-      out.variance[at] = spread[place] + mean_square(u.sum) * (squares[place] + y[o] * y[o]);
-      out.bound[at] =
-          limit[place] + u.sum * ((static_cast<double>(inner) + 1) * size[place] + std::fabs(y[o]));
-    }
-  }
-  store(out, u);
-  return out;
-}
-
 double activation_of(ActivationForm form, double x) {
   constexpr double half_root = 0.70710678118654752440;  // √½
   constexpr double root = 0.79788456080286535588;       // √(2/π)

@@ -8,46 +8,8 @@
 
 namespace attest::check {
 
-std::string_view name_of(BlockStage stage) noexcept {
-  constexpr std::string_view names[] = {"norm1",          "projection.query",
-                                        "projection.key", "projection.value",
-                                        "rope.query",     "rope.key",
-                                        "weights",        "heads",
-                                        "concat",         "output_projection",
-                                        "norm1_out",      "residual1",
-                                        "norm2",          "ffn.up",
-                                        "ffn.gate",       "ffn.activation",
-                                        "ffn.gated",      "ffn.down",
-                                        "norm2_out",      "residual2",
-                                        "output"};
-  return names[static_cast<int>(stage)];
-}
-
-std::int64_t BlockDump::rows() const {
-  if (x.size() != 0) return static_cast<std::int64_t>(x.size()) / x.shape().back();
-  for (const auto& [stage, table] : stages) {
-    if (stage != BlockStage::weights && stage != BlockStage::heads) return table.values.extent(0);
-  }
-  for (const auto& [stage, table] : stages) return table.values.extent(0) / config.heads;
-  return 0;
-}
-
 namespace block {
 namespace {
-
-ActivationForm form_of(Activation activation) {
-  switch (activation) {
-    case Activation::relu:
-      return ActivationForm::relu;
-    case Activation::gelu_erf:
-      return ActivationForm::gelu_erf;
-    case Activation::gelu_tanh:
-      return ActivationForm::gelu_tanh;
-    case Activation::silu:
-      return ActivationForm::silu;
-  }
-  return ActivationForm::none;
-}
 
 using WeightOf = Tensor<double> BlockWeights<double>::*;
 constexpr std::pair<WeightOf, WeightOf> matrix_weights[] = {
@@ -74,106 +36,57 @@ Numbers rounded_stream(Numbers table, ResidualRounding rounding) {
 
 }  // namespace
 
-BlockRecipe claimed(const BlockConfig& config) {
-  BlockRecipe out;
-  out.placement = config.placement;
-  for (NormRecipe& norm : out.norms) norm.kind = config.norm, norm.epsilon = config.epsilon;
-  AttendRecipe& attend = out.attend;
-  attend.scale = config.scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim)));
-  attend.softcap = config.softcap;
-  attend.visible = config.causal ? AttendRecipe::Visible::causal : AttendRecipe::Visible::all;
-  attend.alibi = config.alibi;
-  attend.rope.none = !config.rope.has_value();
-  if (config.rope) {
-    attend.rope.pairing = config.rope->pairing;
-    attend.rope.rotary_dim = config.rope->rotary_dim;
-    attend.rope.base = config.rope->base;
-  }
-  out.ffn.activation = form_of(config.activation);
-  out.ffn.gated = config.gated;
-  return out;
-}
-
-BlockRecipe claimed(const BlockDump& dump) {
-  BlockRecipe out = claimed(dump.config);
-  if (dump.quick_gelu) out.ffn.activation = ActivationForm::gelu_quick;
-  return out;
-}
-
-std::vector<BlockStage> stages_of(const BlockConfig& config) {
-  using S = BlockStage;
-  const bool post = config.placement == NormPlacement::post;
-  const bool sandwich = config.placement == NormPlacement::sandwich;
-  std::vector<S> out;
-  if (!post) out.push_back(S::norm1);
-  out.insert(out.end(), {S::query, S::key, S::value});
-  if (config.rope) out.insert(out.end(), {S::rope_query, S::rope_key});
-  out.insert(out.end(), {S::weights, S::heads, S::concat, S::output_projection});
-  if (sandwich) out.push_back(S::norm1_out);
-  out.push_back(S::residual1);
-  out.push_back(post ? S::norm1 : S::norm2);
-  out.push_back(S::up);
-  if (config.gated) out.push_back(S::gate);
-  out.push_back(S::activation);
-  if (config.gated) out.push_back(S::gated);
-  out.push_back(S::down);
-  if (sandwich) out.push_back(S::norm2_out);
-  out.push_back(S::residual2);
-  if (post) out.push_back(S::norm2);
-  out.push_back(S::output);
-  return out;
-}
-
-std::pair<std::int64_t, std::int64_t> shape_of(BlockStage stage, const BlockConfig& c,
-                                               std::int64_t rows, std::int64_t sequences) {
-  using S = BlockStage;
-  switch (stage) {
-    case S::query:
-    case S::rope_query:
-      return {rows, c.heads * c.head_dim};
-    case S::key:
-    case S::rope_key:
-      return {rows, c.kv_heads * c.head_dim};
-    case S::value:
-      return {rows, c.kv_heads * c.value_dim};
-    case S::weights:
-      return {rows * c.heads, rows / std::max<std::int64_t>(sequences, 1)};
-    case S::heads:
-      return {rows * c.heads, c.value_dim};
-    case S::concat:
-      return {rows, c.heads * c.value_dim};
-    case S::up:
-    case S::gate:
-    case S::activation:
-    case S::gated:
-      return {rows, c.ffn_dim};
-    default:
-      return {rows, c.model_dim};
-  }
-}
-
 Program::Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise,
-                 Program* claim)
+                 Program* claim, RowSet sample)
     : dump_(dump),
       recipe_(recipe),
       reach_(reach),
       noisy_(noise == Noise::with),
       claim_(claim),
-      u_(rounding_of(dump.precision)) {
+      u_(rounding_of(dump.precision)),
+      sample_(std::move(sample)),
+      sample_by_head_(by_head(dump, sample_)),
+      plan_(plan_of(dump, recipe, reach == Reach::links, sample_)) {
   const BlockConfig& c = dump.config;
   shape_ = {dump.sequences, c.heads,    c.kv_heads, dump.rows() / dump.sequences,
             c.head_dim,     c.value_dim};
+}
+
+const RowSet& Program::computed_rows(BlockStage stage) const {
+  return plan_.computed[static_cast<std::size_t>(stage)];
+}
+const RowSet& Program::taken_rows(BlockStage stage) const {
+  return plan_.taken[static_cast<std::size_t>(stage)];
 }
 
 const Numbers& Program::stage(BlockStage stage) {
   using S = BlockStage;
   // Two names of one table.
   if (stage == S::output) stage = post() ? S::norm2 : S::residual2;
+  const Numbers& table = whole(stage);
+  const RowSet& want = stage == S::weights || stage == S::heads ? sample_by_head_ : sample_;
+  if (table.empty() || computed_rows(stage) == want) return table;
+  std::optional<Numbers>& kept = looked_at_[static_cast<std::size_t>(stage)];
+  if (!kept) kept = picked(table, computed_rows(stage), want);
+  return *kept;
+}
+
+/// A stage in every row that the plan computes.
+const Numbers& Program::whole(BlockStage stage) {
   std::optional<Numbers>& kept = computed_[static_cast<std::size_t>(stage)];
   if (kept) return *kept;
-  if (claim_ != nullptr && as_claimed(stage)) return claim_->stage(stage);
+  if (claim_ != nullptr && computed_rows(stage) == claim_->computed_rows(stage) &&
+      as_claimed(stage)) {
+    return claim_->whole(stage);
+  }
   kept = compute(stage);
   return *kept;
+}
+
+const Numbers& Program::in_rows(const Numbers& table, const RowSet& have, const RowSet& want) {
+  if (table.empty() || have == want) return table;
+  picked_.push_back(picked(table, have, want));
+  return picked_.back();
 }
 
 /// Whether what a stage itself does is what the claim does.
@@ -247,25 +160,34 @@ bool Program::as_claimed(BlockStage stage) const {
   return false;
 }
 
-const Numbers& Program::source(BlockStage stage) {
+const Numbers& Program::source(BlockStage stage, const RowSet& rows) {
   const auto found = dump_.stages.find(stage);
-  if (reach_ == Reach::whole || found == dump_.stages.end()) return this->stage(stage);
-  std::optional<Numbers>& kept = dumped_[static_cast<std::size_t>(stage)];
-  const auto dumped = [&](BlockStage which) {
-    const BlockTable& table = dump_.stages.at(which);
-    Numbers out = given(table.values, table.values.extent(0), noisy_);
-    // A program may go on with more digits than it dumps: fused kernels do.
-    store(out, rounding_of(dump_.precision, table.dtype));
-    return out;
-  };
+  if (reach_ == Reach::whole || found == dump_.stages.end()) {
+    if (stage == BlockStage::output) stage = post() ? BlockStage::norm2 : BlockStage::residual2;
+    const Numbers& table = whole(stage);
+    return in_rows(table, computed_rows(stage), rows);
+  }
+  const RowSet& have = taken_rows(stage);
   using S = BlockStage;
   const bool cut = stage == S::query || stage == S::key || stage == S::value;
-  if (!kept && cut && reads_packed_table()) {
-    const int which = stage == S::query ? 0 : stage == S::key ? 1 : 2;
-    kept = repacked(dumped(S::query), dumped(S::key), dumped(S::value), which,
-                    recipe_.attend.packing, shape_);
+  if (!cut || !reads_packed_table()) return in_rows(dumped(stage), have, rows);
+  const int which = stage == S::query ? 0 : stage == S::key ? 1 : 2;
+  picked_.push_back(repacked(dumped(S::query), dumped(S::key), dumped(S::value), which,
+                             recipe_.attend.packing, shape_));
+  return in_rows(picked_.back(), have, rows);
+}
+
+/// A table of the dump in the rows that are taken from it.
+const Numbers& Program::dumped(BlockStage stage) {
+  if (claim_ != nullptr && taken_rows(stage) == claim_->taken_rows(stage)) {
+    return claim_->dumped(stage);
   }
-  if (!kept) kept = dumped(stage);
+  std::optional<Numbers>& kept = dumped_[static_cast<std::size_t>(stage)];
+  if (kept) return *kept;
+  const BlockTable& table = dump_.stages.at(stage);
+  kept = given(table.values, table.values.extent(0), taken_rows(stage), noisy_);
+  // A program may go on with more digits than it dumps: fused kernels do.
+  store(*kept, rounding_of(dump_.precision, table.dtype));
   return *kept;
 }
 
@@ -275,25 +197,34 @@ bool Program::reads_packed_table() const {
 }
 
 const Numbers& Program::x() {
+  if (claim_ != nullptr) return claim_->x();
   if (x_.empty()) x_ = given(dump_.x, dump_.rows(), noisy_);
   return x_;
 }
+const Numbers& Program::x(const RowSet& rows) { return in_rows(x(), {}, rows); }
 
-const Numbers& Program::attention_in() { return post() ? x() : source(BlockStage::norm1); }
+const Numbers& Program::attention_in(const RowSet& rows) {
+  return post() ? x(rows) : source(BlockStage::norm1, rows);
+}
 
 /// What the first sub-layer hands to the second.
-const Numbers& Program::hidden() {
-  return source(post() ? BlockStage::norm1 : BlockStage::residual1);
+const Numbers& Program::hidden(const RowSet& rows) {
+  return source(post() ? BlockStage::norm1 : BlockStage::residual1, rows);
 }
 
-const Numbers& Program::ffn_in() {
-  if (recipe_.ffn_place == BlockRecipe::Ffn::beside_norm1) return attention_in();
-  if (recipe_.ffn_reads_residual) return source(BlockStage::residual1);
-  return post() ? hidden() : source(BlockStage::norm2);
+const Numbers& Program::ffn_in(const RowSet& rows) {
+  if (recipe_.ffn_place == BlockRecipe::Ffn::beside_norm1) return attention_in(rows);
+  if (recipe_.ffn_reads_residual) return source(BlockStage::residual1, rows);
+  return post() ? hidden(rows) : source(BlockStage::norm2, rows);
 }
 
-Numbers Program::norm(NormPlace place, const Numbers& in) const {
+/// A norm of a stage, or of x.
+Numbers Program::norm(NormPlace place, std::optional<BlockStage> of, const RowSet& rows) {
   const NormRecipe& recipe = recipe_.norm(place);
+  const RowSet every;
+  const RowSet& read = recipe.over_positions ? every : rows;
+  const Numbers& in = of ? source(*of, read) : x(read);
+  if (in.empty()) return {};
   NormPlace from = place;
   if (recipe.other_norms_parameters) {
     from = place == NormPlace::norm1       ? NormPlace::norm2
@@ -302,8 +233,9 @@ Numbers Program::norm(NormPlace place, const Numbers& in) const {
                                            : NormPlace::norm1_out;
   }
   const auto& [gain, bias] = norm_weights[static_cast<std::size_t>(from)];
-  return normalise(in, recipe, {&(dump_.weights.*gain), &(dump_.weights.*bias), dump_.sequences},
-                   u_);
+  const Numbers out =
+      normalise(in, recipe, {&(dump_.weights.*gain), &(dump_.weights.*bias), dump_.sequences}, u_);
+  return picked(out, read, rows);
 }
 
 Numbers Program::linear(Matrix which, const Numbers& in) const {
@@ -320,9 +252,9 @@ Numbers Program::linear(Matrix which, const Numbers& in) const {
 }
 
 /// Query, key or value before any rotation.
-Numbers Program::projected(int which) {
+Numbers Program::projected(int which, const RowSet& rows) {
   using Roles = AttendRecipe::Roles;
-  const Numbers& in = attention_in();
+  const Numbers& in = attention_in(rows);
   if (in.empty()) return {};
   const Roles roles = recipe_.attend.roles;
   const auto projection = [&](int role) {
@@ -340,23 +272,38 @@ Numbers Program::projected(int which) {
   return repacked(q, k, v, which, recipe_.attend.packing, shape_);
 }
 
-Numbers Program::turned_rows(BlockStage from, std::int64_t heads, bool skips, std::int64_t offset) {
-  const Numbers& in = source(from);
-  if (skips || recipe_.attend.rope.none || in.empty()) return in;
-  std::vector<std::int64_t> positions;
-  for (std::int64_t r = 0; r < in.rows; ++r) positions.push_back(r % shape_.T + offset);
-  return turned(in, heads, recipe_.attend.rope, {.positions = positions}, u_);
+std::vector<std::int64_t> Program::positions(const RowSet& rows, std::int64_t offset) const {
+  std::vector<std::int64_t> out;
+  const std::int64_t all = shape_.B * shape_.T;
+  for (std::int64_t n = 0; n < rows.count(all); ++n) out.push_back(rows.at(n) % shape_.T + offset);
+  return out;
 }
 
-Numbers Program::residual(int which, const Numbers& before, const Numbers& normed,
-                          const Numbers& change) {
+Numbers Program::turned_rows(BlockStage from, const RowSet& rows) {
+  const RopeRecipe& rope = recipe_.attend.rope;
+  const bool query = from == BlockStage::query;
+  const Numbers& in = source(from, rows);
+  if ((query ? rope.skips_query : rope.skips_key) || rope.none || in.empty()) return in;
+  return turned(in, query ? shape_.H : shape_.G, rope,
+                {.positions = positions(rows, query ? rope.query_offset : rope.key_offset)}, u_);
+}
+
+Numbers Program::residual(int which, const RowSet& rows) {
+  const bool first = which == 0;
+  const Numbers& before = first ? x(rows) : hidden(rows);
   const ResidualRecipe& recipe = recipe_.residuals[static_cast<std::size_t>(which)];
+  const Numbers& change =
+      first ? source(sandwich() ? BlockStage::norm1_out : BlockStage::output_projection, rows)
+            : source(sandwich() ? BlockStage::norm2_out : BlockStage::down, rows);
   if (change.empty()) return {};
   Numbers out;
   if (recipe.missing) {
     out = scaled(change, recipe.branch, u_);
   } else {
-    const Numbers& base = recipe.from_x ? x() : recipe.from_normed ? normed : before;
+    const Numbers& base = recipe.from_x         ? x(rows)
+                          : !recipe.from_normed ? before
+                          : first               ? attention_in(rows)
+                                                : ffn_in(rows);
     if (base.empty()) return {};
     const Numbers left = recipe.doubled ? scaled(base, 2, u_) : base;
     out = added(left, change, recipe.branch, u_);
@@ -364,93 +311,103 @@ Numbers Program::residual(int which, const Numbers& before, const Numbers& norme
   return recipe_.stream == ResidualRounding::none ? out : rounded_stream(out, recipe_.stream);
 }
 
-Numbers Program::up_or_gate(BlockStage stage) {
+Numbers Program::up_or_gate(BlockStage stage, const RowSet& rows) {
   const bool gate = (stage == BlockStage::gate) != recipe_.ffn.exchanged;
-  const Numbers& in = ffn_in();
-  return linear(gate ? Matrix::gate : Matrix::up, in);
+  return linear(gate ? Matrix::gate : Matrix::up, ffn_in(rows));
 }
 
-Numbers Program::activation() {
+Numbers Program::activation(const RowSet& rows) {
   const bool gate = recipe_.ffn.gated && !recipe_.ffn.activates_up;
-  const Numbers& in = source(gate ? BlockStage::gate : BlockStage::up);
-  return activated(in, recipe_.ffn.activation, u_);
+  return activated(source(gate ? BlockStage::gate : BlockStage::up, rows), recipe_.ffn.activation,
+                   u_);
 }
 
-Numbers Program::gated() {
-  if (!recipe_.ffn.gated) return source(BlockStage::activation);
-  if (recipe_.ffn.gate_ignored)
-    return activated(source(BlockStage::up), recipe_.ffn.activation, u_);
-  const Numbers& active = source(BlockStage::activation);
-  if (recipe_.ffn.up_ignored || active.empty()) return active;
-  const Numbers& plain = source(recipe_.ffn.activates_up ? BlockStage::gate : BlockStage::up);
+Numbers Program::gated(const RowSet& rows) {
+  using S = BlockStage;
+  const FfnRecipe& ffn = recipe_.ffn;
+  if (!ffn.gated) return source(S::activation, rows);
+  if (ffn.gate_ignored) return activated(source(S::up, rows), ffn.activation, u_);
+  const Numbers& active = source(S::activation, rows);
+  if (ffn.up_ignored || active.empty()) return active;
+  const Numbers& plain = source(ffn.activates_up ? S::gate : S::up, rows);
   if (plain.empty()) return {};
-  const Numbers up = recipe_.ffn.both_active ? activated(plain, recipe_.ffn.activation, u_) : plain;
-  return recipe_.ffn.sum_for_product ? added(active, up, 1, u_) : multiplied(active, up, u_);
+  const Numbers up = ffn.both_active ? activated(plain, ffn.activation, u_) : plain;
+  return ffn.sum_for_product ? added(active, up, 1, u_) : multiplied(active, up, u_);
+}
+
+/// Weights, heads and their merger, whose rows are those of other tables' in their own order.
+Numbers Program::attended(BlockStage stage, const RowSet& rows) {
+  using S = BlockStage;
+  const AttendRecipe& attend = recipe_.attend;
+  const auto have = [&](S of) -> const RowSet& {
+    const bool is_given = reach_ == Reach::links && dump_.stages.count(of) != 0;
+    return is_given ? taken_rows(of) : computed_rows(of);
+  };
+  const auto table = [&](S of) -> const Numbers& { return source(of, have(of)); };
+  if (stage == S::weights) {
+    const Numbers &query = table(S::rope_query), &key = table(S::rope_key);
+    if (query.empty() || key.empty()) return {};
+    return attention_weights({{query, have(S::rope_query)}, {key, have(S::rope_key)}}, rows, attend,
+                             shape_, u_);
+  }
+  if (stage == S::heads) {
+    const Numbers& weights = source(S::weights, rows);
+    const Numbers& value = table(S::value);
+    if (weights.empty() || value.empty()) return {};
+    return mixed_heads({weights, rows}, {value, have(S::value)}, attend, shape_, u_);
+  }
+  const Numbers& heads = table(S::heads);
+  return heads.empty() ? Numbers{} : merged_heads({heads, have(S::heads)}, rows, attend, shape_);
 }
 
 Numbers Program::compute(BlockStage stage) {
   using S = BlockStage;
   const AttendRecipe& attend = recipe_.attend;
+  const RowSet& rows = computed_rows(stage);
   switch (stage) {
-    case S::norm1: {
-      const Numbers& in = post() ? source(S::residual1) : x();
-      return in.empty() ? Numbers{} : norm(NormPlace::norm1, in);
-    }
+    case S::norm1:
+      return norm(NormPlace::norm1, post() ? std::optional(S::residual1) : std::nullopt, rows);
     case S::query:
-      return projected(0);
+      return projected(0, rows);
     case S::key:
-      return projected(1);
+      return projected(1, rows);
     case S::value: {
-      Numbers value = projected(2);
+      Numbers value = projected(2, rows);
       if (!attend.rope.turns_value || attend.rope.none || value.empty()) return value;
-      std::vector<std::int64_t> positions;
-      for (std::int64_t r = 0; r < value.rows; ++r) positions.push_back(r % shape_.T);
-      return turned(value, shape_.G, attend.rope, {.positions = positions}, u_);
+      return turned(value, shape_.G, attend.rope, {.positions = positions(rows, 0)}, u_);
     }
     case S::rope_query:
-      return turned_rows(S::query, shape_.H, attend.rope.skips_query, attend.rope.query_offset);
+      return turned_rows(S::query, rows);
     case S::rope_key:
-      return turned_rows(S::key, shape_.G, attend.rope.skips_key, attend.rope.key_offset);
-    case S::weights: {
-      const AttendInputs in{&source(S::rope_query), &source(S::rope_key), nullptr};
-      if (in.query->empty() || in.key->empty()) return {};
-      return attention_weights(in, attend, shape_, u_);
-    }
-    case S::heads: {
-      const Numbers& weights = source(S::weights);
-      const Numbers& value = source(S::value);
-      if (weights.empty() || value.empty()) return {};
-      return mixed_heads(weights, value, attend, shape_, u_);
-    }
-    case S::concat: {
-      const Numbers& heads = source(S::heads);
-      return heads.empty() ? Numbers{} : merged_heads(heads, attend, shape_);
-    }
+      return turned_rows(S::key, rows);
+    case S::weights:
+    case S::heads:
+    case S::concat:
+      return attended(stage, rows);
     case S::output_projection:
-      return linear(Matrix::output, source(S::concat));
+      return linear(Matrix::output, source(S::concat, rows));
     case S::norm1_out:
-      return norm(NormPlace::norm1_out, source(S::output_projection));
+      return norm(NormPlace::norm1_out, S::output_projection, rows);
     case S::residual1:
-      return residual(0, x(), attention_in(),
-                      source(sandwich() ? S::norm1_out : S::output_projection));
+      return residual(0, rows);
     case S::norm2: {
-      if (post()) return norm(NormPlace::norm2, source(S::residual2));
+      if (post()) return norm(NormPlace::norm2, S::residual2, rows);
       const bool beside = recipe_.ffn_place == BlockRecipe::Ffn::beside_norm2;
-      return norm(NormPlace::norm2, beside ? x() : source(S::residual1));
+      return norm(NormPlace::norm2, beside ? std::nullopt : std::optional(S::residual1), rows);
     }
     case S::up:
     case S::gate:
-      return up_or_gate(stage);
+      return up_or_gate(stage, rows);
     case S::activation:
-      return activation();
+      return activation(rows);
     case S::gated:
-      return gated();
+      return gated(rows);
     case S::down:
-      return linear(Matrix::down, source(S::gated));
+      return linear(Matrix::down, source(S::gated, rows));
     case S::norm2_out:
-      return norm(NormPlace::norm2_out, source(S::down));
+      return norm(NormPlace::norm2_out, S::down, rows);
     case S::residual2:
-      return residual(1, hidden(), ffn_in(), source(sandwich() ? S::norm2_out : S::down));
+      return residual(1, rows);
     case S::output:
       break;
   }

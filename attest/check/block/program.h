@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "attest/check/block/block.h"
 #include "attest/check/block/block_recipe.h"
 #include "attest/check/block/numbers.h"
+#include "attest/check/block/rows.h"
 
 namespace attest::check::block {
 
@@ -26,34 +28,42 @@ class Program {
  public:
   /// The dump must outlive it.
   /// `claim`, another program on this dump with this reach and at least this noise, lends the tables
-  /// that the recipe does not change; it must outlive this one.
+  /// that the recipe does not change; it must outlive this one, and look at the same rows.
   Program(const BlockDump& dump, const BlockRecipe& recipe, Reach reach, Noise noise,
-          Program* claim = nullptr);
+          Program* claim = nullptr, RowSet sample = {});
 
-  /// [rows, columns] as BlockStage says; empty if something that it needs is not given, or if the
-  /// recipe does not fit the shapes. Kept until the program ends.
+  /// [rows, columns] as BlockStage says, of the rows that are looked at; empty if something that it needs
+  /// is not given, or if the recipe does not fit the shapes. Kept until the program ends.
   const Numbers& stage(BlockStage stage);
 
-  /// The numbers that the recipe's own stage is computed from: dumped, or computed.
-  const Numbers& source(BlockStage stage);
+  /// The numbers that the recipe's own stage is computed from, dumped or computed, in these rows; all of
+  /// them must be among those that the plan has.
+  const Numbers& source(BlockStage stage, const RowSet& rows);
 
  private:
+  const Numbers& whole(BlockStage stage);
+  const Numbers& dumped(BlockStage stage);
+  const Numbers& in_rows(const Numbers& table, const RowSet& have, const RowSet& want);
   Numbers compute(BlockStage stage);
   [[nodiscard]] bool as_claimed(BlockStage stage) const;
   [[nodiscard]] bool own_part_as_claimed(BlockStage stage) const;
-  Numbers norm(NormPlace place, const Numbers& in) const;
+  Numbers norm(NormPlace place, std::optional<BlockStage> from, const RowSet& rows);
   Numbers linear(Matrix which, const Numbers& in) const;
-  Numbers projected(int which);
-  Numbers turned_rows(BlockStage from, std::int64_t heads, bool skips, std::int64_t offset);
-  Numbers residual(int which, const Numbers& before, const Numbers& normed, const Numbers& change);
-  Numbers up_or_gate(BlockStage stage);
-  Numbers activation();
-  Numbers gated();
-  Numbers with_noise(Numbers numbers) const;
+  Numbers projected(int which, const RowSet& rows);
+  Numbers turned_rows(BlockStage from, const RowSet& rows);
+  Numbers residual(int which, const RowSet& rows);
+  Numbers up_or_gate(BlockStage stage, const RowSet& rows);
+  Numbers activation(const RowSet& rows);
+  Numbers gated(const RowSet& rows);
+  Numbers attended(BlockStage stage, const RowSet& rows);
   const Numbers& x();
-  const Numbers& attention_in();
-  const Numbers& hidden();
-  const Numbers& ffn_in();
+  const Numbers& x(const RowSet& rows);
+  const Numbers& attention_in(const RowSet& rows);
+  const Numbers& hidden(const RowSet& rows);
+  const Numbers& ffn_in(const RowSet& rows);
+  [[nodiscard]] std::vector<std::int64_t> positions(const RowSet& rows, std::int64_t offset) const;
+  [[nodiscard]] const RowSet& computed_rows(BlockStage stage) const;
+  [[nodiscard]] const RowSet& taken_rows(BlockStage stage) const;
   [[nodiscard]] bool reads_packed_table() const;
   [[nodiscard]] bool post() const { return recipe_.placement == NormPlacement::post; }
   [[nodiscard]] bool sandwich() const { return recipe_.placement == NormPlacement::sandwich; }
@@ -65,9 +75,14 @@ class Program {
   Program* claim_;
   Rounding u_;
   AttendShape shape_;
+  RowSet sample_;
+  RowSet sample_by_head_;
+  RowPlan plan_;
   Numbers x_{};
+  std::deque<Numbers> picked_{};
   std::array<std::optional<Numbers>, block_stages> computed_{};
   std::array<std::optional<Numbers>, block_stages> dumped_{};
+  std::array<std::optional<Numbers>, block_stages> looked_at_{};
 };
 
 /// The claim of a dump.

@@ -157,7 +157,7 @@ std::string with_flag(const ReadingChoice& choice) {
 
 Readings search_readings(const Trial& trial, const BlockDump& dump,
                          std::span<const ReadingAxis> axes, const DiagnoseOptions& options) {
-  return ReadingSearch(trial, dump, axes, options).run(trial.large ? 1 : axes.size());
+  return ReadingSearch(trial, dump, axes, options).run(axes.size());
 }
 
 bool ambiguous(std::span<const ReadingAxis> axes, const Readings& readings) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "attest/base/text.h"
@@ -13,6 +14,9 @@ namespace attest::check::block {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// Of a large dump, pairs have one of the nearest single mistakes in them.
+constexpr std::size_t most_firsts = 12;
 
 class Searcher {
  public:
@@ -47,12 +51,22 @@ class Searcher {
   /// change it, or one leads other numbers there.
   std::vector<Outcome> pairs(const std::vector<Outcome>& singles, std::vector<Outcome>& best) {
     std::vector<Outcome> out;
-    for (std::size_t a = 0; a < singles.size(); ++a) {
+    std::vector<std::size_t> firsts(singles.size());
+    std::iota(firsts.begin(), firsts.end(), 0);
+    if (trial_.large) {
+      std::stable_sort(firsts.begin(), firsts.end(), [&](std::size_t a, std::size_t b) {
+        return nearer(singles[a], singles[b]);
+      });
+      firsts.resize(std::min(firsts.size(), most_firsts));
+      std::sort(firsts.begin(), firsts.end());
+    }
+    for (const std::size_t a : firsts) {
       report("pairs of mistakes", a, singles.size());
-      for (std::size_t b = a + 1; b < singles.size(); ++b) {
-        if (!could_explain(singles[a], singles[b])) continue;
-        Choice choice = singles[a].choice;
-        choice.push_back(singles[b].choice.front());
+      for (std::size_t b = trial_.large ? 0 : a + 1; b < singles.size(); ++b) {
+        const bool twice = b <= a && std::binary_search(firsts.begin(), firsts.end(), b);
+        if (twice || !could_explain(singles[std::min(a, b)], singles[std::max(a, b)])) continue;
+        Choice choice = singles[std::min(a, b)].choice;
+        choice.push_back(singles[std::max(a, b)].choice.front());
         consider(std::move(choice), out, best);
       }
     }
@@ -94,7 +108,6 @@ class Searcher {
     return out;
   }
 
- private:
   bool make(const Choice& choice, BlockRecipe& recipe) const {
     recipe = trial_.claim;
     for (const std::size_t c : choice) {
@@ -104,6 +117,7 @@ class Searcher {
     return true;
   }
 
+ private:
   /// Of (y − x) over the noise of x.
   [[nodiscard]] double root_mean_square(const Numbers& x, const Numbers& y) const {
     if (x.value.size() != y.value.size()) return infinity;
@@ -179,10 +193,20 @@ std::vector<Explanation> ranked(const Trial& trial, Searcher& searcher,
                                 std::vector<Outcome> outcomes) {
   constexpr double same_numbers = 0.1;
   constexpr std::size_t most_compared = 64, most_shown = 8;
+  constexpr int most_refused = 3;  // each costs a whole evaluation
   if (outcomes.empty()) return {};
   std::stable_sort(outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
     return a.distance() < b.distance() * (1 - 1e-9);
   });
+  for (int refused = 0; trial.confirms && !outcomes.empty(); ++refused) {
+    BlockRecipe recipe;
+    const bool fits = refused < most_refused && searcher.make(outcomes.front().choice, recipe) &&
+                      trial.confirms(recipe);
+    if (fits) break;
+    if (refused >= most_refused) outcomes.clear();
+    if (!outcomes.empty()) outcomes.erase(outcomes.begin());
+  }
+  if (outcomes.empty()) return {};
   if (outcomes.size() > most_compared) outcomes.resize(most_compared);
   std::vector<Explanation> out{explanation_of(trial, outcomes.front())};
   for (std::size_t n = 1; n < outcomes.size(); ++n) {
@@ -211,7 +235,8 @@ Found search(const Trial& trial, const DiagnoseOptions& options) {
                [](const Outcome& outcome) { return outcome.explains(); });
   std::vector<Outcome> best;
   if (good.empty() && options.most_mistakes >= 2) good = searcher.pairs(singles, best);
-  if (good.empty() && options.most_mistakes >= 3) good = searcher.extend(best, singles);
+  if (good.empty() && options.most_mistakes >= 3 && !trial.large)
+    good = searcher.extend(best, singles);
   out.tried = searcher.tried();
   out.explanations = ranked(trial, searcher, std::move(good));
   return out;

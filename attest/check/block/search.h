@@ -32,7 +32,9 @@ struct Trial {
   std::vector<Candidate> candidates{};
   double unit = 0;  ///< of what is stored
   Zones zones{};
-  bool large = false;  ///< to recompute it some hundred times takes seconds
+  bool large = false;  ///< the links are samples of tables
+  /// Of a large dump, whether a recipe gives all rows of all tables.
+  std::function<bool(const BlockRecipe&)> confirms{};
 };
 
 /// How a recomputed table compares with the found one.

@@ -72,14 +72,15 @@ std::string Sentences::why(BlockStage stage, std::int64_t row, std::int64_t colu
   const std::string ffn_in = table(post ? S::norm1 : S::norm2);
   const auto norm = [&](const Tensor<double>& in, const Tensor<double>& gain,
                         const Tensor<double>& bias) {
-    if (in.size() == 0) return std::string();
-    const View<const double, 2> line(in.data() + row * c.model_dim, {1, c.model_dim});
+    const std::int64_t place = exact.place_of(row);
+    if (in.size() == 0 || place < 0) return std::string();
+    const View<const double, 2> line(in.data() + place * c.model_dim, {1, c.model_dim});
     return sentence(here, " = ", norm_sentence(line, c, gain, bias, column));
   };
   const BlockWeights<double>& w = dump.weights;
   switch (stage) {
     case S::norm1:
-      return norm(post ? exact.source(S::residual1) : dump.x, w.norm1_gain, w.norm1_bias);
+      return norm(post ? exact.source(S::residual1) : exact.x(), w.norm1_gain, w.norm1_bias);
     case S::norm2:
       return norm(exact.source(post ? S::residual2 : S::residual1), w.norm2_gain, w.norm2_bias);
     case S::norm1_out:
