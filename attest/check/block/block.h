@@ -114,8 +114,11 @@ struct BlockDump {
 /// Determinism   a function of its arguments.
 /// Fails         missing-tensor if nothing can be judged; shape-mismatch; bad-option.
 /// Cost          the exact tier once; where something is wrong, some hundred evaluations in plain binary64 of
-///               the tables that a mistake changes, and thousands for pairs. A right block of more than 2^25
-///               products is not searched for mistakes that it would not show.
+///               the tables that a mistake changes, and thousands for pairs. A block of more than 2^25
+///               products is compared with the plain program in binary64, and with the exact tier in the rows
+///               that come worst off; mistakes are looked for in a few rows, pairs among the nearest, none of
+///               three, and what is found is confirmed in all rows. A right one is not searched for mistakes
+///               that it would not show.
 [[nodiscard]] Result<Diagnosis> diagnose_block(const BlockDump& dump,
                                                const DiagnoseOptions& options = {});
 
