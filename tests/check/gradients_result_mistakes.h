@@ -27,14 +27,13 @@ inline std::vector<Made> result_mistakes() {
                   };
                   if (scores) m.mistakes.emplace("d_scores", [=](Mine& o) { round_all(o.d_s); });
                   if (!weights) return;
-                  round_all(m.p);
-                  // What multiplies d_output is rounded after dropout.
-                  m.mistakes.emplace("dropout", [=](Mine& o) {
-                    for (std::size_t n = 0; n < o.mixed.size(); ++n) {
-                      o.mixed[n] = o.kept[n] != 0 && o.seen[n] != 0 ? o.mixed[n] : 0;
-                    }
+                  // What multiplies d_output is rounded once, behind dropout.
+                  m.mistakes.emplace("dropout", [=, whole = m.p](Mine& o) {
+                    for (std::size_t n = 0; n < whole.size(); ++n)
+                      o.mixed[n] = whole[n] * o.drop[n];
                     round_all(o.mixed);
                   });
+                  round_all(m.p);
                 }};
   };
   return {
