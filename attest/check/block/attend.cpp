@@ -107,12 +107,16 @@ struct Sums {
   Lanes value{}, partials{}, spread{}, limit{};
 
   void add(const Multiplier& x, const Factors& y, std::size_t at, bool noisy) {
-    value += x.value * lanes_at(y.value.data() + at);
+    add_product(value, x.value, y.value.data() + at);
     if (!noisy) return;
     partials += value * value;
-    spread +=
-        x.square * lanes_at(y.spread.data() + at) + x.variance * lanes_at(y.square.data() + at);
-    limit += x.size * lanes_at(y.limit.data() + at) + x.bound * lanes_at(y.size.data() + at);
+    Lanes more{}, larger{};
+    add_product(more, x.square, y.spread.data() + at);
+    add_product(more, x.variance, y.square.data() + at);
+    add_product(larger, x.size, y.limit.data() + at);
+    add_product(larger, x.bound, y.size.data() + at);
+    spread += more;
+    limit += larger;
   }
 };
 

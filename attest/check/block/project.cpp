@@ -46,7 +46,7 @@ struct Sums {
 void multiply(std::span<const double> x, const Columns& columns, Sums& out) {
   Lanes value{};
   const double* w = columns.factor.data();
-  for (std::size_t i = 0; i < x.size(); ++i, w += width) value += x[i] * lanes_at(w);
+  for (std::size_t i = 0; i < x.size(); ++i, w += width) add_product(value, x[i], w);
   out.value = value;
 }
 
@@ -56,10 +56,10 @@ void multiply(std::span<const Element> x, const Columns& columns, Sums& out) {
   const double* w2 = columns.square.data();
   const double* w1 = columns.size.data();
   for (std::size_t i = 0; i < x.size(); ++i, w += width, w2 += width, w1 += width) {
-    value += x[i].value * lanes_at(w);
+    add_product(value, x[i].value, w);
     partials += value * value;
-    spread += x[i].spread * lanes_at(w2);
-    limit += x[i].limit * lanes_at(w1);
+    add_product(spread, x[i].spread, w2);
+    add_product(limit, x[i].limit, w1);
   }
   out = {value, partials, spread, limit};
 }
