@@ -88,6 +88,7 @@ struct Ahead {
 template <int bytes>
 ATTEST_INLINE void fetch(std::uintptr_t address) {
   for (int line = 0; line < bytes || line == 0; line += 64) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): nothing is read through it
     __builtin_prefetch(reinterpret_cast<const void*>(address + static_cast<std::uintptr_t>(line)));
   }
 }
