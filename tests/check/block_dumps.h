@@ -34,6 +34,18 @@ inline Tensor<double> bell_tensor(Random& random, const Shape& shape, double mid
   return out;
 }
 
+/// Three heads of four, normalized before each part.
+inline BlockConfig three_heads(std::int64_t ffn_dim, Activation activation) {
+  BlockConfig out;
+  out.model_dim = 12;
+  out.heads = out.kv_heads = 3;
+  out.head_dim = out.value_dim = 4;
+  out.ffn_dim = ffn_dim;
+  out.placement = NormPlacement::pre;
+  out.activation = activation;
+  return out;
+}
+
 /// Weights of the sizes that trained models have, all biases and gains there.
 inline BlockWeights<double> drawn_weights(Random& random, const BlockConfig& config) {
   BlockWeights<double> out;

@@ -32,16 +32,7 @@ BlockConfig llama_config() {
   return config;
 }
 
-BlockConfig gpt2_config() {
-  BlockConfig config;
-  config.model_dim = 12;
-  config.heads = config.kv_heads = 3;
-  config.head_dim = config.value_dim = 4;
-  config.ffn_dim = 48;
-  config.placement = NormPlacement::pre;
-  config.activation = Activation::gelu_tanh;
-  return config;
-}
+BlockConfig gpt2_config() { return test::three_heads(48, Activation::gelu_tanh); }
 
 Tensor<float> narrow(const Tensor<double>& from, Shape shape) {
   Tensor<float> out(std::move(shape));

@@ -19,16 +19,7 @@ namespace {
 
 using test::Mistakes;
 
-BlockConfig gpt_config() {
-  BlockConfig config;
-  config.model_dim = 12;
-  config.heads = config.kv_heads = 3;
-  config.head_dim = config.value_dim = 4;
-  config.ffn_dim = 20;
-  config.placement = NormPlacement::pre;
-  config.activation = Activation::gelu_erf;
-  return config;
-}
+BlockConfig gpt_config() { return test::three_heads(20, Activation::gelu_erf); }
 
 struct Block {
   BlockConfig config{};

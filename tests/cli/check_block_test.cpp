@@ -8,16 +8,7 @@
 namespace attest::test {
 namespace {
 
-BlockConfig config() {
-  BlockConfig out;
-  out.model_dim = 12;
-  out.heads = out.kv_heads = 3;
-  out.head_dim = out.value_dim = 4;
-  out.ffn_dim = 17;
-  out.placement = NormPlacement::pre;
-  out.activation = Activation::relu;
-  return out;
-}
+BlockConfig config() { return three_heads(17, Activation::relu); }
 
 /// A block in our own names, matrices input × output, made with these mistakes.
 io::NamedTensors block_file(const Mistakes& mistakes) {
